@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elasticsearch's language without sockets: a call (method, raw path, raw query, headers, body) and
+ * its reply. server/ makes calls from HTTP, tests make them from plain structs.
+ *
+ * Life of a call
+ *   received   server has headers:  api_admit() may refuse at once (405, 413, 415, auth …)
+ *   complete   server has the body: api_try_inline() answers cheap reads on the calling thread,
+ *              else api_submit() queues the call for a worker
+ *   running    the handler of the route runs on a worker; it ends in api_finish(), at once or from
+ *              the callback of a store_write
+ *   finished   call->finished(call), on a worker: server takes reply and sends it
+ *   streaming  while reply.more is set the server calls it on a worker for the next window
+ *   done       server calls api_call_done(): everything the call owns is freed
+ *
+ *   A1  the path is split on '/' before it is decoded; a segment is decoded once.
+ *   A2  nothing of a refused or incomplete request is applied.
+ *   A3  a handler never blocks and never waits for another task.
+ *   A4  memory of a call is bounded: body and reply windows are counted by the server's budget. */
+#ifndef STOWD_API_H
+#define STOWD_API_H
+
+#include "config/base.h"
+#include "config/buf.h"
+#include "storage/store.h"
+
+struct api;
+struct api_call;
+
+struct api_options {
+    struct store *store;
+    struct work *work;
+    const char *cluster_name;
+    const char *node_name;
+    const char *identity_version; /* "8.19.2": GET /, dialect by its major */
+    const char *identity_product; /* "elasticsearch" or "opensearch" */
+    bool product_header;          /* X-Elastic-Product on every answer */
+    const char *http_address;     /* publish address "host:port", or NULL: the Host header */
+    uint64_t max_content_length;  /* bytes, also after inflating */
+    void (*event)(void *arg, int severity, const char *text); /* log line, any thread */
+    void *arg;
+};
+
+MUST_CHECK enum rc api_create(const struct api_options *options, struct api **out,
+                              struct err *err);
+void api_destroy(struct api *api);
+
+enum api_method { API_GET, API_HEAD, API_POST, API_PUT, API_DELETE, API_OPTIONS, API_OTHER };
+
+/* A header of an answer beyond those the server adds itself. */
+struct api_header {
+    const char *name;  /* static */
+    char value[128];
+};
+
+struct api_reply {
+    int status; /* HTTP */
+    const char *content_type; /* static: "application/json" … */
+    bool gzipped;             /* body is Content-Encoding: gzip */
+    struct buf body;          /* complete, or the first window */
+    struct api_header headers[4];
+    size_t header_count;
+    /* Set: the body goes on. Called on a worker when the last window has been sent: empties
+     * reply.body, appends the next window, clears itself with the last one. Not RC_OK breaks the
+     * connection off (the client must not take a cut answer for a whole one). */
+    enum rc (*more)(struct api_call *call);
+};
+
+struct api_call {
+    /* in: set by the server before api_admit / api_submit; slices live until api_call_done */
+    enum api_method method;
+    const char *method_text; /* as sent, for API_OTHER */
+    struct slice path;       /* raw, starts with '/' */
+    struct slice query;      /* raw, without '?' */
+    struct slice content_type, content_encoding, accept, accept_encoding, authorization, host,
+        user_agent, opaque_id; /* header values, empty when absent */
+    bool has_length, chunked;
+    uint64_t content_length;
+    struct buf body; /* as received; owned by the call */
+    void (*finished)(struct api_call *call);
+    void *server; /* server's own */
+    /* Change of bytes held for this call beyond body.cap (inflated body, item tables, windows):
+     * the server accounts them. May be NULL. */
+    void (*charge)(struct api_call *call, int64_t bytes);
+    /* out */
+    struct api_reply reply;
+    /* internal to api/ */
+    struct api *api;
+    struct task task;
+    const struct route *route;
+    struct slice part[8]; /* decoded variable segments, in arena */
+    size_t part_count;
+    struct param *params; /* decoded query parameters, in arena */
+    size_t param_count;
+    struct arena *arena;  /* freed by api_call_done */
+    void *state;          /* handler's own, freed by state_free */
+    void (*state_free)(struct api_call *call);
+    uint64_t started_ns;
+};
+
+/* Headers are there. True: go on and read the body. False: reply is set; the server sends it at
+ * once when the client waits for 100-continue, else reads and throws the body away first. */
+MUST_CHECK bool api_admit(struct api *api, struct api_call *call);
+/* Body complete. True: answered on this thread without waiting for anything (reply is set). */
+MUST_CHECK bool api_try_inline(struct api *api, struct api_call *call);
+/* Queue for a worker. call->finished is called there. */
+void api_submit(struct api *api, struct api_call *call);
+/* A whole-request refusal in ES form, for the server's own limits: 413, 429, 408 … */
+void api_refuse(struct api *api, struct api_call *call, int status, const char *type,
+                const char *fmt, ...) PRINTF_LIKE(5, 6);
+void api_call_done(struct api_call *call);
+
+#endif

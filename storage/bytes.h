@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Little-endian loads and stores, varints, alignment. Everything on disk goes through here, so the
+ * files are the same on every machine. A varint is LEB128: 7 bits a byte, low first, at most 10
+ * bytes. */
+#ifndef STOWD_BYTES_H
+#define STOWD_BYTES_H
+
+#include "config/base.h"
+#include "config/buf.h"
+
+static inline void put_u16(uint8_t *p, uint16_t v)
+{
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+
+static inline void put_u32(uint8_t *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(v >> (8 * i));
+}
+
+static inline void put_u64(uint8_t *p, uint64_t v)
+{
+    for (int i = 0; i < 8; i++)
+        p[i] = (uint8_t)(v >> (8 * i));
+}
+
+static inline uint16_t get_u16(const uint8_t *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
+static inline uint32_t get_u32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static inline uint64_t get_u64(const uint8_t *p)
+{
+    return (uint64_t)get_u32(p) | (uint64_t)get_u32(p + 4) << 32;
+}
+
+/* Big-endian, for keys that LMDB compares as bytes. */
+static inline void put_be32(uint8_t *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(v >> (24 - 8 * i));
+}
+
+static inline void put_be64(uint8_t *p, uint64_t v)
+{
+    for (int i = 0; i < 8; i++)
+        p[i] = (uint8_t)(v >> (56 - 8 * i));
+}
+
+static inline uint32_t get_be32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static inline uint64_t get_be64(const uint8_t *p)
+{
+    return (uint64_t)get_be32(p) << 32 | get_be32(p + 4);
+}
+
+#define VARINT_BYTES_MAX 10
+
+static inline size_t varint_put(uint8_t *p, uint64_t v)
+{
+    size_t n = 0;
+    while (v >= 0x80) {
+        p[n++] = (uint8_t)(v | 0x80);
+        v >>= 7;
+    }
+    p[n++] = (uint8_t)v;
+    return n;
+}
+
+static inline void buf_put_varint(struct buf *b, uint64_t v)
+{
+    uint8_t tmp[VARINT_BYTES_MAX];
+    buf_put(b, tmp, varint_put(tmp, v));
+}
+
+/* A reader over untrusted bytes: every take checks the end, the first failure sticks in `bad` and
+ * later takes give zero or an empty slice. */
+struct reader {
+    const uint8_t *p;
+    const uint8_t *end;
+    bool bad;
+};
+
+static inline struct reader reader_of(struct slice s)
+{
+    return (struct reader){s.ptr, s.ptr + s.len, false};
+}
+
+static inline uint64_t take_varint(struct reader *r)
+{
+    uint64_t v = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        if (r->p == r->end)
+            break;
+        uint8_t c = *r->p++;
+        if (shift == 63 && c > 1)
+            break;
+        v |= (uint64_t)(c & 0x7f) << shift;
+        if (c < 0x80)
+            return v;
+    }
+    r->bad = true;
+    return 0;
+}
+
+static inline struct slice take_bytes(struct reader *r, uint64_t n)
+{
+    if (r->bad || n > (uint64_t)(r->end - r->p)) {
+        r->bad = true;
+        return SLICE_NONE;
+    }
+    struct slice s = {r->p, (size_t)n};
+    r->p += n;
+    return s;
+}
+
+static inline size_t align_up(size_t n, size_t to)
+{
+    return (n + to - 1) & ~(to - 1);
+}
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Segments: append-only files of records of one index. A segment reads alone: its header names the
+ * index, its footer (once sealed) is its block table. Layout in docs/format.md.
+ *
+ *   G1  bytes behind the length that the catalog names mean nothing and are cut off at recovery.
+ *   G2  segment numbers of an index are never used twice.
+ *   G3  records start on BLOCK_ALIGN, so that a scan finds the next one behind damage.
+ *   G4  nothing outside segment.c assumes a local file: readers ask for (segment, offset, length).
+ * Writing: one thread (checkpoints or rewriting) per segment. Reading: any thread. */
+#ifndef STOWD_SEGMENT_H
+#define STOWD_SEGMENT_H
+
+#include "config/base.h"
+#include "config/buf.h"
+#include "storage/block.h"
+
+/* Who the segment belongs to: written in its header. */
+struct segment_owner {
+    uint32_t index_no;
+    uint8_t uuid[16];
+    uint64_t created_ms;   /* of the index */
+    struct slice describe; /* JSON: {"name":…,"settings":…,"mappings":…,"spec":…}, for rebuild */
+};
+
+/* One block of a segment's table. */
+struct segment_entry {
+    uint64_t first_seq;
+    uint64_t last_seq;
+    uint64_t at; /* bytes from start of file */
+    uint32_t len;
+    uint32_t rows;
+};
+
+/* ---- writing */
+struct segment_writer;
+/* Make the file dir/<number>.seg (8 hex digits) with its header. Not durable until segment_sync. */
+MUST_CHECK enum rc segment_create(const char *dir, uint32_t number,
+                                  const struct segment_owner *owner, struct segment_writer **out,
+                                  struct err *err);
+/* Continue one at a length that the catalog names; bytes behind it are cut off. The entries are the
+ * blocks it holds so far (from the catalog). */
+MUST_CHECK enum rc segment_reopen(const char *dir, uint32_t number, uint64_t len,
+                                  const struct segment_entry *entries, size_t count,
+                                  struct segment_writer **out, struct err *err);
+/* Append one packed block record (multiple of BLOCK_ALIGN). */
+MUST_CHECK enum rc segment_append(struct segment_writer *w, struct slice record,
+                                  const struct segment_entry *entry /* at, len are filled */,
+                                  uint64_t *at_out, struct err *err);
+MUST_CHECK enum rc segment_sync(struct segment_writer *w, struct err *err);
+/* Write the footer; the segment takes no more records. Sync afterwards. */
+MUST_CHECK enum rc segment_seal(struct segment_writer *w, struct err *err);
+uint64_t segment_len(const struct segment_writer *w);
+uint32_t segment_number(const struct segment_writer *w);
+void segment_writer_close(struct segment_writer *w); /* accepts NULL; writes nothing */
+
+/* ---- reading: a bounded set of open files over all indices */
+struct segment_files;
+MUST_CHECK enum rc segment_files_create(const char *indices_dir, size_t open_max,
+                                        struct segment_files **out, struct err *err);
+void segment_files_destroy(struct segment_files *files);
+/* Read one record: dst has len bytes. nowait: RC_AGAIN instead of waiting for the disk.
+ * dir_name is the index' directory name (its uuid as 32 hex digits). */
+MUST_CHECK enum rc segment_read(struct segment_files *files, uint32_t index_no,
+                                const char *dir_name, uint32_t number, uint64_t at, void *dst,
+                                size_t len, bool nowait, struct err *err);
+/* Close what is open of a segment (number) or of a whole index (UINT32_MAX), before unlinking. */
+void segment_files_forget(struct segment_files *files, uint32_t index_no, uint32_t number);
+
+/* ---- scanning, for rebuild and check */
+struct segment_scan_fn {
+    /* The header, once; then every record that verifies. Not RC_OK ends the scan with it. */
+    enum rc (*owner)(const struct segment_owner *owner, uint32_t number, void *arg);
+    enum rc (*block)(const struct block_header *head, uint64_t at, struct slice record, void *arg);
+    /* Damage: bytes [at, at + len) hold nothing that verifies. May be NULL. */
+    void (*damage)(uint64_t at, uint64_t len, const char *why, void *arg);
+    void *arg;
+};
+MUST_CHECK enum rc segment_scan(const char *path, const struct segment_scan_fn *fn,
+                                struct err *err);
+
+/* "<dir>/<8 hex digits>.seg" */
+void segment_path(char *dst, size_t cap, const char *dir, uint32_t number);
+/* Number of a file name of that form; false for others. */
+bool segment_parse_name(const char *name, uint32_t *number_out);
+
+#endif
