@@ -95,6 +95,8 @@ struct api_call {
     void *state;          /* handler's own, freed by state_free */
     void (*state_free)(struct api_call *call);
     uint64_t started_ns;
+    bool queued; /* on a worker: api_finish hands the call back by finished() */
+    struct packed *packed; /* gzip of a streamed answer; freed by api_call_done */
 };
 
 /* Headers are there. True: go on and read the body. False: reply is set; the server sends it at

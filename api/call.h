@@ -32,8 +32,19 @@ struct route {
 /* ---- memory that lives as long as the call; NULL when out */
 void *call_alloc(struct api_call *call, size_t bytes);
 struct slice call_dup(struct api_call *call, struct slice s);
+/* Tell the server's budget of more (or less) memory; what is still held is given back by
+ * api_call_done. */
+void call_charge(struct api_call *call, int64_t bytes);
 
 /* ---- path and query, decoded */
+struct param {
+    struct slice name, value;
+};
+/* %XX once, and '+' as a space where asked for (query). False: a bad escape, a NUL byte or invalid
+ * UTF-8; or no memory. */
+MUST_CHECK bool call_decode(struct api_call *call, struct slice raw, bool plus, struct slice *out);
+/* Fill part[] and params from the raw path and query (route set). False: replied 400. */
+MUST_CHECK bool call_read(struct api_call *call);
 /* Variable segment of the route: "index", "id" …; empty when the route has none of that name. */
 struct slice call_part(const struct api_call *call, const char *name);
 bool call_has(const struct api_call *call, const char *name);
@@ -47,6 +58,13 @@ MUST_CHECK bool call_u64(struct api_call *call, const char *name, uint64_t unset
 /* Apply filter_path and pretty (JSON bodies that are not streamed), gzip when asked for, and hand
  * the call back to the server. */
 void api_finish(struct api_call *call);
+/* The same with fewer of these steps (gzip is always tried): for bodies that a handler filtered
+ * itself, or that are a document's bytes. Errors are never filtered. */
+enum reply_steps { REPLY_FILTER = 1, REPLY_PRETTY = 2, REPLY_GZIP = 4 };
+void api_finish_with(struct api_call *call, unsigned steps);
+void reply_complete(struct api_call *call, unsigned steps);
+bool reply_wants_gzip(const struct api_call *call);
+void reply_done(struct api_call *call); /* what reply_complete keeps with the call */
 /* {"error":{"root_cause":[{…}],"type":…,"reason":…},"status":N} and api_finish. */
 void reply_error(struct api_call *call, int status, const char *type, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
@@ -66,8 +84,13 @@ void reply_header(struct api_call *call, const char *name, const char *fmt, ...)
 /* The row of the table, for item-level errors (bulk, mget). */
 int error_status(enum rc rc);
 const char *error_type(const struct api *api, enum rc rc);
+/* {"error":{…},"status":N} alone, without finishing: for answers that are made off a worker. */
+void reply_error_body(struct api_call *call, int status, const char *type, struct slice members,
+                      const char *fmt, va_list ap) __attribute__((format(printf, 5, 0)));
 /* Append {"type":…,"reason":…} */
 void error_object(struct buf *out, const char *type, struct slice reason, struct slice members);
+/* Append {"root_cause":[{…}],"type":…,"reason":…} */
+void error_tree(struct buf *out, const char *type, struct slice reason, struct slice members);
 
 /* ---- JSON writing: append ,"key": (the comma unless the last byte opens a container) and values */
 void json_key(struct buf *b, const char *key);
@@ -77,6 +100,8 @@ void json_int(struct buf *b, const char *key, int64_t value);
 void json_uint(struct buf *b, const char *key, uint64_t value);
 void json_bool(struct buf *b, const char *key, bool value);
 void json_raw(struct buf *b, const char *key, struct slice json);
+/* The bytes of valid JSON with new white space: two blanks a level, as Elasticsearch prints. */
+void json_pretty(struct slice json, struct buf *out);
 #define JSON_SHARDS "\"_shards\":{\"total\":1,\"successful\":1,\"failed\":0}"
 
 /* ---- the api object */

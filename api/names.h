@@ -60,4 +60,47 @@ MUST_CHECK enum rc names_create(struct api *api, struct slice name, struct slice
 /* Glob match with '*' only. */
 bool names_match(struct slice pattern, struct slice name);
 
+/* The three objects of a create body (also of templates), each JSON_END when absent. RC_INVALID
+ * with *type_out the error type ("parse_exception" …). */
+struct names_body {
+    struct json_value settings, mappings, aliases;
+};
+MUST_CHECK enum rc names_body_read(struct slice body, struct names_body *out,
+                                   const char **type_out, struct err *err);
+/* Elasticsearch's error type for a failure of names_create or names_target. */
+const char *names_error_type(const struct api *api, enum rc rc, const struct err *err);
+/* Answer such a failure, with the members that Elasticsearch adds for the name. */
+void names_reply_error(struct api_call *call, struct slice name, enum rc rc, const struct err *err);
+
+/* ---- for handlers */
+/* Read the query parameters over `options` and resolve the path's {index}. False: replied. */
+MUST_CHECK bool names_resolve_or_reply(struct api_call *call, struct names_options *options,
+                                       struct names_list *out);
+/* The body as a JSON object. False: replied 400. */
+MUST_CHECK bool names_body_object(struct api_call *call, struct json_value *out);
+/* Change an index' metadata: fn gets a copy of the current one to change; texts it makes live in
+ * *scratch (empty at first). Tried again when somebody else was faster. */
+MUST_CHECK enum rc names_change_meta(struct api *api, struct index *index,
+                                     enum rc (*fn)(struct index_meta *meta, void *arg,
+                                                   struct buf *scratch, struct err *err),
+                                     void *arg, struct err *err);
+
+/* What the metadata of an index says that concerns more than one handler. */
+struct names_info {
+    bool closed, hidden;
+    uint64_t shards, replicas; /* as asked for; neither changes what is stored */
+};
+void names_info_get(const struct index_meta *meta, struct names_info *out);
+
+/* ---- what the room keeps in memory: the lock under which names are given to indices and aliases,
+ * and operations counted since start. One per api, made by api_create. */
+MUST_CHECK enum rc registry_create(struct registry **out, struct err *err);
+void registry_destroy(struct registry *registry); /* accepts NULL */
+void registry_lock(struct registry *registry);
+void registry_unlock(struct registry *registry);
+enum registry_op { REGISTRY_REFRESH, REGISTRY_FLUSH, REGISTRY_MERGE, REGISTRY_OPS };
+void registry_count(struct registry *registry, const struct index *index, enum registry_op op);
+void registry_counts(struct registry *registry, const struct index *index,
+                     uint64_t counts_out[REGISTRY_OPS]);
+
 #endif

@@ -6,7 +6,7 @@
  *       anything of it is decompressed, every time it comes from disk.
  *   B3  a document comes back byte for byte.
  *   B4  a frame that would grow is stored raw.
- * Layout "plain": documents one after another in the data frame, everything else in the meta frame. */
+ * Layout "plain": documents one after another in the data frame, all else in the meta frame. */
 #ifndef STOWD_BLOCK_H
 #define STOWD_BLOCK_H
 
@@ -62,7 +62,7 @@ struct block_header {
 /* Pack rows into one record, appended to out (padded to BLOCK_ALIGN).
  *   rows     count >= 1, seqs strictly rising; documents that lie one behind the other in memory
  *            are compressed without a copy
- *   errors   RC_NOMEM, RC_TOO_LARGE (over 4 GiB) */
+ *   errors   RC_NOMEM, RC_TOO_LARGE (a frame over 2 GiB) */
 MUST_CHECK enum rc block_pack(uint32_t index_no, const struct codec_spec *spec,
                               const struct row *rows, size_t count, struct buf *out,
                               struct err *err);

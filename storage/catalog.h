@@ -5,9 +5,9 @@
  *   C1  every commit is synced (never MDB_NOSYNC); a commit that failed has changed nothing.
  *   C2  every value ends in a checksum over key and value: a flipped byte is RC_CORRUPT with a text
  *       that names `stowctl rebuild`, never a wrong answer.
- *   C3  no read transaction outlives a call, except one opened by catalog_read_begin.
- *   C4  a full map is refused before a transaction begins (RC_FULL), with room for one more
- *       checkpoint and for deletes.
+ *   C3  no read transaction outlives a call; no slice into the map does.
+ *   C4  a full map is refused before a transaction begins (RC_FULL), with room left for those that
+ *       only remove: a quarter of the map, at most 16 MiB.
  * Writers: one transaction at a time (LMDB's own lock); keep them short (LIMIT_CATALOG_TXN_KEYS).
  * Readers: any thread, any number of calls. */
 #ifndef STOWD_CATALOG_H
@@ -19,19 +19,26 @@
 struct catalog;
 struct catalog_txn; /* one write transaction; used by the thread that began it */
 
-/* map_bytes 0: max(64 GiB, 4 x file), less where address space is limited. */
+/* Makes dir when it is missing; one environment per directory and process.
+ * map_bytes 0: max(64 GiB, 4 x file), less where address space is limited (at least 256 MiB more
+ * than the file). A given size is rounded up to whole MiB, and to 1 MiB more than a file that is
+ * larger. */
 MUST_CHECK enum rc catalog_open(const char *dir, uint64_t map_bytes, struct catalog **out,
                                 struct err *err);
 void catalog_close(struct catalog *catalog);
 /* Bytes used and mapped; used counts pages in use, file what the file takes. */
 void catalog_space(struct catalog *catalog, uint64_t *used_out, uint64_t *file_out,
                    uint64_t *map_out);
-/* Copy the live pages to a new environment in dir (compacting). */
+/* Copy the live pages to a new environment in dir (compacting); durable when it returns. */
 MUST_CHECK enum rc catalog_copy(struct catalog *catalog, const char *dir, struct err *err);
 
 MUST_CHECK enum rc catalog_begin(struct catalog *catalog, struct catalog_txn **out,
                                  struct err *err);
-/* Commit is synced. The transaction is gone afterwards, whatever it returns. */
+/* For transactions that only remove (C4). */
+MUST_CHECK enum rc catalog_begin_removal(struct catalog *catalog, struct catalog_txn **out,
+                                         struct err *err);
+/* Commit is synced. The transaction is gone afterwards, whatever it returns. One in which a write
+ * failed is aborted and gives that failure again. */
 MUST_CHECK enum rc catalog_commit(struct catalog_txn *txn, struct err *err);
 void catalog_abort(struct catalog_txn *txn); /* accepts NULL */
 
@@ -109,7 +116,9 @@ MUST_CHECK enum rc catalog_txn_get_dead(struct catalog_txn *txn, uint32_t index_
  * left. */
 MUST_CHECK enum rc catalog_drop_index(struct catalog_txn *txn, uint32_t index_no, size_t max,
                                       bool *more_out, struct err *err);
-/* Bytes of keys and values that an index has in the catalog (for _stats): blocks, ids, dead. */
+/* Bytes of keys and values that an index has in the catalog (for _stats): blocks, ids, dead.
+ * Counted by a walk; of more than 262,144 ids the number is taken from how many lie in the first
+ * part of the hash space (good to 1 in 100), so that a call stays within some 20 ms. */
 MUST_CHECK enum rc catalog_index_bytes(struct catalog *catalog, uint32_t index_no,
                                        uint64_t *bytes_out, struct err *err);
 

@@ -8,6 +8,8 @@
  *   IO2  a new or renamed file is durable only after io_sync_dir of its directory.
  *   IO3  a failed io_sync is never repeated on that file: the kernel may have dropped the pages.
  * Errors: RC_IO with os_errno, RC_FULL for ENOSPC and EDQUOT; the text names operation and path.
+ * A file or directory to read that is not there is RC_NOT_FOUND (io_open, io_slurp, io_list,
+ * io_allocated), one to create that is there RC_EXISTS.
  * Thread safety: all functions, on different ranges of one file too. */
 #ifndef STOWD_IO_H
 #define STOWD_IO_H
@@ -58,17 +60,25 @@ MUST_CHECK enum rc io_list(const char *path, void (*fn)(const char *name, void *
 /* Write a whole small file so that after a crash the old or the new content is there: temporary
  * name, sync, rename, sync of the directory. */
 MUST_CHECK enum rc io_replace(const char *path, struct slice content, struct err *err);
-/* Read a whole file of at most max bytes. The caller frees *data_out. */
+/* Read a whole file of at most max bytes (else RC_TOO_LARGE). The caller frees *data_out; a zero
+ * byte lies behind its end. */
 MUST_CHECK enum rc io_slurp(const char *path, size_t max, uint8_t **data_out, size_t *len_out,
                             struct err *err);
 /* Free and total bytes of the file system that holds path, for an unprivileged writer. */
 MUST_CHECK enum rc io_space(const char *path, uint64_t *free_out, uint64_t *total_out,
                             struct err *err);
 
-/* The seam. When set, called before every write, sync, rename, unlink and truncate with a running
- * number; what it returns happens instead. Tests set it before they start threads; the environment
- * variable STOWD_IO_FAULT="kind:N" (docs/architecture.md, "Breaking the disk") sets it for a whole
- * process. NULL in production: one branch. */
+/* The seam. When set, called before every write, sync, and other change (rename, unlink, truncate,
+ * making and removing directories); what it returns happens instead:
+ *   FAIL    EIO            SHORT   a write leaves half of its bytes, then EIO; a sync fails
+ *   FULL    ENOSPC         GARBLE  a write leaves a wrong byte and reports success; a sync does
+ *                                  nothing and reports success
+ * SHORT and GARBLE leave other changes alone. Tests set it before they start threads; the
+ * environment variable STOWD_IO_FAULT="kind:N" sets it for a whole process: the Nth operation
+ * (from 1) that the kind counts is hit, once.
+ *   fail      counts all of the above     short, garble, full   count writes
+ *   failsync  counts syncs
+ * NULL in production: one branch. */
 enum io_fault { IO_FAULT_NONE, IO_FAULT_FAIL, IO_FAULT_SHORT, IO_FAULT_GARBLE, IO_FAULT_FULL };
 enum io_op { IO_OP_WRITE, IO_OP_SYNC, IO_OP_OTHER };
 extern enum io_fault (*io_fault_hook)(enum io_op op, const char *path);

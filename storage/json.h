@@ -59,9 +59,19 @@ struct json_scan json_enter(struct json_value container);
 bool json_member(struct json_scan *scan, struct slice *key_out, struct json_value *value_out);
 bool json_element(struct json_scan *scan, struct json_value *value_out);
 
+/* Walks that look at every byte once, nested containers included, stand on a value and step:
+ * json_peek says what begins there, json_take passes over it; or ++scan.p enters a container, the
+ * next_ functions go to its next value (false: at its closing bracket, which ++scan.p leaves). */
+enum json_type json_peek(const struct json_scan *scan);
+struct json_value json_take(struct json_scan *scan);
+bool json_next_key(struct json_scan *scan, struct slice *key_out);
+bool json_next_element(struct json_scan *scan);
+
 /* Is a quoted string equal to plain text, escapes considered? */
 bool json_string_is(struct slice quoted, const char *text);
 bool json_string_eq(struct slice quoted_a, struct slice quoted_b);
+/* Their order by code points: that of the bytes where nothing is escaped. */
+int json_string_cmp(struct slice quoted_a, struct slice quoted_b);
 /* Append the text of a quoted string, escapes decoded (lone surrogates as U+FFFD). */
 void json_unquote(struct slice quoted, struct buf *out);
 /* True when the text of a quoted string is its bytes between the quotes (no escapes): then
@@ -71,7 +81,9 @@ bool json_plain(struct slice quoted, struct slice *plain_out);
 bool json_u64(struct slice number, uint64_t *out);
 bool json_i64(struct slice number, int64_t *out);
 /* Equality of values as Elasticsearch's noop detection sees it: objects regardless of key order,
- * numbers and strings by value. Depth is bounded by J1. */
+ * numbers and strings by value (1 and 1.0 differ, 1.0 and 1e0 do not), of duplicate keys the last.
+ * False also when memory is out: whoever asks then writes once too often, never once too little.
+ * In storage/json_tree.c. */
 bool json_same(struct json_value a, struct json_value b);
 
 /* Append text as a quoted JSON string. Invalid UTF-8 becomes U+FFFD. */

@@ -33,7 +33,8 @@ struct segment_entry {
 
 /* ---- writing */
 struct segment_writer;
-/* Make the file dir/<number>.seg (8 hex digits) with its header. Not durable until segment_sync. */
+/* Make the file dir/<number>.seg (8 hex digits) with its header. Not durable until segment_sync.
+ * RC_EXISTS when there is one; on failure none is left behind. */
 MUST_CHECK enum rc segment_create(const char *dir, uint32_t number,
                                   const struct segment_owner *owner, struct segment_writer **out,
                                   struct err *err);
@@ -46,10 +47,11 @@ MUST_CHECK enum rc segment_reopen(const char *dir, uint32_t number, uint64_t len
 MUST_CHECK enum rc segment_append(struct segment_writer *w, struct slice record,
                                   const struct segment_entry *entry /* at, len are filled */,
                                   uint64_t *at_out, struct err *err);
+/* Make all that was appended durable, and the first time the entry in dir too (IO2). */
 MUST_CHECK enum rc segment_sync(struct segment_writer *w, struct err *err);
 /* Write the footer; the segment takes no more records. Sync afterwards. */
 MUST_CHECK enum rc segment_seal(struct segment_writer *w, struct err *err);
-uint64_t segment_len(const struct segment_writer *w);
+uint64_t segment_len(const struct segment_writer *w); /* once sealed, with the footer */
 uint32_t segment_number(const struct segment_writer *w);
 void segment_writer_close(struct segment_writer *w); /* accepts NULL; writes nothing */
 
@@ -59,7 +61,8 @@ MUST_CHECK enum rc segment_files_create(const char *indices_dir, size_t open_max
                                         struct segment_files **out, struct err *err);
 void segment_files_destroy(struct segment_files *files);
 /* Read one record: dst has len bytes. nowait: RC_AGAIN instead of waiting for the disk.
- * dir_name is the index' directory name (its uuid as 32 hex digits). */
+ * dir_name is the index' directory name (its uuid as 32 hex digits). A missing file is RC_CORRUPT
+ * with os_errno ENOENT: look the place up again, the segment may have been rewritten meanwhile. */
 MUST_CHECK enum rc segment_read(struct segment_files *files, uint32_t index_no,
                                 const char *dir_name, uint32_t number, uint64_t at, void *dst,
                                 size_t len, bool nowait, struct err *err);
@@ -68,10 +71,12 @@ void segment_files_forget(struct segment_files *files, uint32_t index_no, uint32
 
 /* ---- scanning, for rebuild and check */
 struct segment_scan_fn {
-    /* The header, once; then every record that verifies. Not RC_OK ends the scan with it. */
+    /* The header, once, unless it is damaged; then every record that verifies. Not RC_OK ends the
+     * scan with it. May be NULL. */
     enum rc (*owner)(const struct segment_owner *owner, uint32_t number, void *arg);
     enum rc (*block)(const struct block_header *head, uint64_t at, struct slice record, void *arg);
-    /* Damage: bytes [at, at + len) hold nothing that verifies. May be NULL. */
+    /* Damage: bytes [at, at + len) hold nothing that verifies; why is of the first of them. May be
+     * NULL. */
     void (*damage)(uint64_t at, uint64_t len, const char *why, void *arg);
     void *arg;
 };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The write-ahead log: one ring for the whole node that carries everything acknowledged.
  *
- * A position is a byte offset that only grows; it lies in file (position / file_bytes) % file_count.
- * Files are filled with zeros and synced when first needed, then recycled. One thread, the
- * committer, takes all commits that are queued, writes one batch (4 KiB aligned; magic, run number,
- * batch number, position, length, one checksum), syncs, and calls each commit's done.
+ * A position is a byte offset that only grows; it lies in file position / file_bytes % file_count.
+ * Files are filled with zeros and synced by the first reservation that needs them, then recycled: a
+ * full disk refuses a reservation and never hits a commit. One thread, the committer, takes all
+ * commits that are queued, writes one batch (4 KiB aligned; magic, run number, batch number,
+ * position, length, one checksum), syncs, and calls each commit's done.
  *
  *   W1  done(RC_OK) is called only after the fdatasync that covers the commit.
  *   W2  a commit lies in one batch: it is replayed whole or not at all.
@@ -14,7 +15,8 @@
  *   W5  space before the released position may be overwritten, nothing else.
  *   W6  replay takes batches while run, number and position continue. Nothing valid behind: a torn
  *       tail. A valid batch of the same run with a higher number behind: damage (RC_CORRUPT).
- * Locks: internal only. done() runs on the committer and must not block. */
+ * Locks: internal only. done() runs on the committer and must not block; commits submitted after
+ * wal_close has begun are refused on the spot (RC_IO). */
 #ifndef STOWD_WAL_H
 #define STOWD_WAL_H
 
@@ -59,6 +61,9 @@ struct wal_options {
 };
 
 struct wal;
+/* What a record takes in the log beside its body, at most. */
+#define WAL_RECORD_BYTES 24
+
 /* Geometry for storage.wal.size: 8 files (each a multiple of 4 KiB). */
 void wal_geometry(uint64_t bytes, struct wal_start *start);
 
@@ -79,13 +84,20 @@ MUST_CHECK enum rc wal_open(const struct wal_options *options, const struct wal_
 /* Wait for what is queued, stop the committer, close. Commits submitted later are refused. */
 void wal_close(struct wal *wal);
 
-/* Queue a commit. Call from any thread; it must have reserved its bytes. */
+/* Queue a commit. Call from any thread; it must have reserved its bytes. One without records writes
+ * nothing: its done tells that everything submitted before it is durable. */
 void wal_submit(struct wal *wal, struct wal_commit *commit);
 
-/* Take `bytes` (an upper bound of what a commit's records need, headers excluded) out of the free
- * space of the ring before anything is decided: RC_BUSY when there is not enough now,
- * RC_TOO_LARGE when the ring could never hold it. Give back with wal_unreserve after done. */
+/* Take `bytes` (an upper bound of the bodies of a commit's records; of more than 150 records also
+ * WAL_RECORD_BYTES each) out of the free space of the ring before anything is decided. Give back
+ * with wal_unreserve after done. May make the ring's next file: waits for the disk then.
+ *   errors  RC_BUSY (not enough now), RC_TOO_LARGE (more than half of the ring), RC_FULL (no disk
+ *           space for the next file; try later), RC_IO (W4, or that file could not be made) */
 MUST_CHECK enum rc wal_reserve(struct wal *wal, uint64_t bytes);
+/* Make a reservation of `had` bytes larger; then it is one of had + more. (Two calls of wal_reserve
+ * are two reservations, each given back by its own wal_unreserve.) */
+MUST_CHECK enum rc wal_reserve_more(struct wal *wal, uint64_t had, uint64_t more);
+/* Give back a whole reservation. */
 void wal_unreserve(struct wal *wal, uint64_t bytes);
 
 /* Lower bound of the position of every record submitted from now on. */
@@ -93,7 +105,8 @@ uint64_t wal_head(struct wal *wal);
 /* For checkpoints: what to keep in the catalog so that replay begins at the batch that holds
  * `position` or the first one behind it (position must be an earlier wal_head value). */
 struct wal_start wal_start_at(struct wal *wal, uint64_t position);
-/* The catalog has durably taken a start: everything before its position may be overwritten. */
+/* The catalog has durably taken a start: everything before its position may be overwritten.
+ * A position before the last one given changes nothing. */
 void wal_release(struct wal *wal, uint64_t position);
 
 struct wal_stats {

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* _bulk: one pass over the body makes a table of items, one store_write applies them, the answer is
+ * written from the same table in request order, in windows.
+ *
+ *   K1  a request that is refused as a whole (framing, validation, overload) has applied nothing.
+ *   K2  what is wrong with one item alone is that item's error.
+ *   K3  the answer begins {"took":N,"errors":B,"items":[ without a blank, one key per item, as many
+ *       items as actions: shippers compare these bytes. */
+#include "api/bulk_read.h"
+#include "api/handlers.h"
+#include "api/outcome.h"
+#include "api/targets.h"
+#include "config/limits.h"
+
+#include <strings.h>
+
+/* Validation errors of one request that are written out. */
+#define VALIDATION_TEXT_MAX (64 * KIB)
+/* Fluent Bit cannot read answers over 512,000 bytes (its client's buffer) and would send the chunk
+ * again; it needs no more of a success than its status. So many full items may come near that. */
+#define FLUENT_BIT_ITEMS_MAX 2400
+
+/* Refused before it came to the engine. */
+struct refusal {
+    int status;
+    const char *type;
+    struct slice reason;
+};
+
+struct entry {
+    struct slice name;             /* the index as asked for */
+    struct slice source_filter;    /* update: raw JSON "_source", or empty */
+    const struct refusal *refusal; /* then the item's result is WRITE_SKIPPED */
+    bool require_alias;
+};
+
+struct bulk {
+    struct api_call *call;
+    struct write write;
+    struct buf items;   /* struct write_item */
+    struct buf entries; /* struct entry */
+    struct buf scratch; /* decoded ids and names */
+    size_t count;
+    struct buf invalid; /* "Validation Failed: 1: …;" */
+    size_t invalid_count;
+    struct targets targets;
+    struct slice index, routing, pipeline; /* defaults of the request */
+    bool require_alias, forced_refresh;
+    struct source_spec source;
+    /* the answer */
+    struct filter *filter;
+    struct buf one; /* an item before it is filtered */
+    bool compact, items_wanted, items_open;
+    size_t next;
+};
+
+static struct write_item *item_at(const struct bulk *bulk, size_t i)
+{
+    return (struct write_item *)(void *)bulk->items.ptr + i;
+}
+
+static struct entry *entry_at(const struct bulk *bulk, size_t i)
+{
+    return (struct entry *)(void *)bulk->entries.ptr + i;
+}
+
+static void bulk_free(struct api_call *call)
+{
+    struct bulk *bulk = call->state;
+    for (size_t i = 0; i < bulk->count; i++) {
+        free((void *)item_at(bulk, i)->source_out.ptr);
+        free(item_at(bulk, i)->err);
+    }
+    targets_done(&bulk->targets);
+    source_done(&bulk->source);
+    if (bulk->filter != NULL)
+        filter_destroy(bulk->filter);
+    buf_done(&bulk->items);
+    buf_done(&bulk->entries);
+    buf_done(&bulk->scratch);
+    buf_done(&bulk->invalid);
+    buf_done(&bulk->one);
+}
+
+/* ---- reading */
+
+/* Mark item i as refused (K2). False: no memory. */
+static bool refuse_item(struct bulk *bulk, size_t i, int status, const char *type,
+                        struct slice reason)
+{
+    struct refusal *r = call_alloc(bulk->call, sizeof *r);
+    if (r == NULL)
+        return false;
+    *r = (struct refusal){status, type, call_dup(bulk->call, reason)};
+    entry_at(bulk, i)->refusal = r;
+    item_at(bulk, i)->result = WRITE_SKIPPED;
+    return r->reason.ptr != NULL;
+}
+
+static void add_invalid(struct bulk *bulk, const char *text, size_t len)
+{
+    struct buf *b = &bulk->invalid;
+    if (bulk->invalid_count++ == 0)
+        BUF_PUT_LIT(b, "Validation Failed: ");
+    if (b->len < VALIDATION_TEXT_MAX)
+        buf_printf(b, "%zu: %.*s;", bulk->invalid_count, (int)len, text);
+}
+
+static void validate(struct bulk *bulk, const struct bulk_item *in)
+{
+    static const char no_index[] = "index is missing";
+    struct buf text = {0};
+    struct write_ask ask = {in->op,      in->has_id,     in->id,        in->has_version,
+                            in->version, in->versioning, in->if_seq_no, in->if_primary_term};
+    if (in->index.len == 0 && bulk->index.len == 0)
+        add_invalid(bulk, no_index, sizeof no_index - 1);
+    if (write_invalid(&ask, &text))
+        add_invalid(bulk, (const char *)text.ptr, text.len);
+    buf_done(&text);
+}
+
+/* What is wrong with the item alone, appended to reason: its error type, or NULL. */
+static const char *item_fault(const struct bulk *bulk, const struct bulk_item *in,
+                              struct buf *reason)
+{
+    struct slice pipeline = in->pipeline.len != 0 ? in->pipeline : bulk->pipeline;
+    bool document = in->op == WRITE_INDEX || in->op == WRITE_CREATE;
+    if (in->has_id && in->id.len == 0) {
+        BUF_PUT_LIT(reason, "if _id is specified it must not be empty");
+    } else if (in->id.len > LIMIT_ID_BYTES) {
+        BUF_PUT_LIT(reason, "id [");
+        buf_put_slice(reason, in->id);
+        buf_printf(reason, "] is too long, must be no longer than %d bytes but was: %zu",
+                   LIMIT_ID_BYTES, in->id.len);
+    } else if (in->routing.len > ROUTING_BYTES_MAX) {
+        buf_printf(reason, "routing is too long, must be no longer than %d bytes but was: %zu",
+                   ROUTING_BYTES_MAX, in->routing.len);
+    } else if (document && pipeline.len != 0 && !slice_is(pipeline, "_none")) {
+        BUF_PUT_LIT(reason, "pipeline with id [");
+        buf_put_slice(reason, pipeline);
+        BUF_PUT_LIT(reason, "] does not exist");
+    } else if (document && !in->source_ok) {
+        document_error_reason(&in->fault, reason);
+        return document_error_type(bulk->call->api);
+    } else {
+        return NULL;
+    }
+    return "illegal_argument_exception";
+}
+
+static enum rc read_update(struct bulk *bulk, size_t i, const struct bulk_item *in)
+{
+    struct write_item *item = item_at(bulk, i);
+    struct update_body *body = call_alloc(bulk->call, sizeof *body);
+    const char *type;
+    struct err err = {0};
+    if (body == NULL)
+        return RC_NOMEM;
+    enum rc rc = update_read(bulk->call->api, in->source, body, &type, &err);
+    if (rc != RC_OK)
+        return refuse_item(bulk, i, error_status(rc), type, slice_str(err.msg)) ? RC_OK : RC_NOMEM;
+    item->update = update_apply;
+    item->update_arg = body;
+    if (body->if_seq_no != SEQ_NONE) {
+        item->if_seq_no = body->if_seq_no;
+        item->if_primary_term = body->if_primary_term;
+    }
+    struct slice filter = in->source_filter.len != 0 ? in->source_filter : body->source.text;
+    entry_at(bulk, i)->source_filter = filter;
+    item->want_source =
+        filter.len != 0 ? !slice_is(filter, "false") : bulk->source.given && bulk->source.want;
+    return RC_OK;
+}
+
+static enum rc add_item(struct bulk *bulk, const struct bulk_item *in)
+{
+    struct write_item item = {
+        .op = in->op,
+        .versioning = in->versioning,
+        .id = in->id,
+        .routing = in->routing.len != 0 ? in->routing : bulk->routing,
+        .source = in->source,
+        .if_seq_no = in->if_seq_no,
+        .if_primary_term = in->if_primary_term,
+        .version = in->version,
+    };
+    struct entry entry = {
+        .name = in->index.len != 0 ? in->index : bulk->index,
+        .require_alias = in->has_require_alias ? in->require_alias : bulk->require_alias,
+    };
+    buf_put(&bulk->items, &item, sizeof item);
+    buf_put(&bulk->entries, &entry, sizeof entry);
+    if (bulk->items.failed || bulk->entries.failed)
+        return RC_NOMEM;
+    size_t i = bulk->count++;
+    validate(bulk, in);
+
+    struct buf reason = {0};
+    enum rc rc = RC_OK;
+    const char *type = item_fault(bulk, in, &reason);
+    if (type != NULL)
+        rc = refuse_item(bulk, i, 400, type, buf_slice(&reason)) ? RC_OK : RC_NOMEM;
+    else if (in->op == WRITE_UPDATE)
+        rc = read_update(bulk, i, in);
+    buf_done(&reason);
+    return rc;
+}
+
+/* Fill the table. False: replied. */
+static bool read_items(struct bulk *bulk)
+{
+    struct api_call *call = bulk->call;
+    struct slice body = buf_slice(&call->body);
+    struct bulk_reader reader;
+    struct bulk_item in;
+    struct err err = {0};
+    const char *type = error_type(call->api, RC_INVALID);
+    enum rc rc = buf_reserve(&bulk->scratch, body.len) ? RC_OK : RC_NOMEM;
+    bulk_reader_init(&reader, body, &bulk->scratch);
+    while (rc == RC_OK && (rc = bulk_next(&reader, &in, &type, &err)) == RC_OK)
+        rc = add_item(bulk, &in);
+    if (rc == RC_NOT_FOUND && bulk->count == 0) {
+        static const char none[] = "no requests added";
+        add_invalid(bulk, none, sizeof none - 1);
+    }
+    call_charge(call, (int64_t)(bulk->items.cap + bulk->entries.cap + bulk->scratch.len));
+    if (rc == RC_INVALID)
+        reply_error(call, 400, type, "%s", err.msg);
+    else if (rc != RC_NOT_FOUND)
+        reply_rc(call, rc, &err);
+    else if (bulk->invalid_count != 0)
+        reply_error(call, 400, "action_request_validation_exception", "%.*s",
+                    (int)bulk->invalid.len, (const char *)bulk->invalid.ptr);
+    else
+        return true;
+    return false;
+}
+
+/* ---- indices */
+
+static enum names_need item_need(const struct write_item *item)
+{
+    /* A delete makes no index, but one with a version of its own leaves that version behind. */
+    bool plain_delete = item->op == WRITE_DELETE && item->versioning == VERSION_INTERNAL;
+    return plain_delete ? NAMES_WRITE : NAMES_WRITE_CREATE;
+}
+
+static bool resolve_item(struct bulk *bulk, size_t i)
+{
+    struct write_item *item = item_at(bulk, i);
+    const struct entry *entry = entry_at(bulk, i);
+    struct target *t =
+        targets_get(bulk->call, &bulk->targets, entry->name, item_need(item), entry->require_alias);
+    if (t == NULL)
+        return false;
+    item->index = t->index;
+    if (t->rc == RC_OK)
+        return true;
+    struct buf scratch = {0};
+    const char *type = names_error_type(bulk->call->api, t->rc, t->err);
+    bool ok = refuse_item(bulk, i, error_status(t->rc), type, target_reason(t, &scratch));
+    buf_done(&scratch);
+    return ok;
+}
+
+/* Every index that the request needs, made now; deletes last, so that they find those. A shortage
+ * that would hit items only because of their place refuses the request. */
+static enum rc resolve_items(struct bulk *bulk, const struct err **err_out)
+{
+    static const enum names_need order[] = {NAMES_WRITE_CREATE, NAMES_WRITE};
+    for (size_t k = 0; k < ARRAY_LEN(order); k++)
+        for (size_t i = 0; i < bulk->count; i++)
+            if (entry_at(bulk, i)->refusal == NULL && item_need(item_at(bulk, i)) == order[k] &&
+                !resolve_item(bulk, i))
+                return RC_NOMEM;
+    for (const struct target *t = bulk->targets.all; t != NULL; t = t->before)
+        if (t->rc == RC_BUSY || t->rc == RC_FULL || t->rc == RC_IO || t->rc == RC_NOMEM) {
+            *err_out = t->err;
+            return t->rc;
+        }
+    return RC_OK;
+}
+
+/* ---- the answer */
+
+static const char *op_name(enum write_op op)
+{
+    static const char *const names[] = {"index", "create", "update", "delete"};
+    return names[op];
+}
+
+static bool failed_at(const struct bulk *bulk, size_t i)
+{
+    return entry_at(bulk, i)->refusal != NULL || outcome_failed(item_at(bulk, i));
+}
+
+static void put_failure(const struct bulk *bulk, size_t i, struct buf *out)
+{
+    const struct write_item *item = item_at(bulk, i);
+    const struct entry *entry = entry_at(bulk, i);
+    const struct refusal *refusal = entry->refusal;
+    const struct api *api = bulk->call->api;
+    struct buf reason = {0}, members = {0};
+    struct slice name = item->index == NULL
+                            ? entry->name
+                            : slice_of(index_name(item->index), index_name_len(item->index));
+    outcome_names(api, name, item->id, out);
+    json_int(out, "status", refusal != NULL ? refusal->status : outcome_status(item));
+    json_key(out, "error");
+    if (refusal != NULL) {
+        error_object(out, refusal->type, refusal->reason, SLICE_NONE);
+    } else {
+        const char *type = outcome_error(api, item, &reason, &members);
+        error_object(out, type, buf_slice(&reason), buf_slice(&members));
+    }
+    buf_done(&reason);
+    buf_done(&members);
+}
+
+static void put_success(const struct bulk *bulk, size_t i, struct buf *out)
+{
+    const struct write_item *item = item_at(bulk, i);
+    struct slice filter = entry_at(bulk, i)->source_filter;
+    struct source_spec own = {true, true, NULL};
+    struct err err = {0};
+    if (filter.len != 0 && source_from_json(json_root(filter), &own, &err) != RC_OK)
+        own.want = false;
+    if (!bulk->compact)
+        outcome_members(bulk->call->api, item, bulk->forced_refresh,
+                        filter.len != 0 ? &own : &bulk->source, out);
+    json_int(out, "status", outcome_status(item));
+    source_done(&own);
+}
+
+static void put_item(const struct bulk *bulk, size_t i, struct buf *out)
+{
+    buf_put_byte(out, '{');
+    json_key(out, op_name(item_at(bulk, i)->op));
+    buf_put_byte(out, '{');
+    if (failed_at(bulk, i))
+        put_failure(bulk, i, out);
+    else
+        put_success(bulk, i, out);
+    BUF_PUT_LIT(out, "}}");
+}
+
+/* Item i behind what is there; nothing when the filter keeps nothing of it. */
+static void put_filtered(struct bulk *bulk, size_t i, struct buf *out)
+{
+    size_t before = out->len;
+    if (bulk->items_open)
+        buf_put_byte(out, ',');
+    else
+        json_raw(out, "items", SLICE_LIT("["));
+    if (bulk->filter == NULL) {
+        put_item(bulk, i, out);
+        bulk->items_open = true;
+        return;
+    }
+    bulk->one.len = 0;
+    put_item(bulk, i, &bulk->one);
+    if (filter_apply_at(bulk->filter, "items", json_root(buf_slice(&bulk->one)), out))
+        bulk->items_open = true;
+    else if (!out->failed)
+        out->len = before;
+}
+
+/* One window. reply.more stays set while there are items left. */
+static enum rc put_window(struct api_call *call)
+{
+    struct bulk *bulk = call->state;
+    struct buf *out = &call->reply.body;
+    size_t start = out->len;
+    while (bulk->items_wanted && bulk->next < bulk->count && out->len - start < LIMIT_ANSWER_WINDOW)
+        put_filtered(bulk, bulk->next++, out);
+    bool last = !bulk->items_wanted || bulk->next == bulk->count;
+    if (last) {
+        if (bulk->items_open)
+            buf_put_byte(out, ']');
+        buf_put_byte(out, '}');
+    }
+    call->reply.more = last ? NULL : call->reply.more;
+    return out->failed || bulk->one.failed ? RC_NOMEM : RC_OK;
+}
+
+static enum rc next_window(struct api_call *call)
+{
+    call->reply.body.len = 0;
+    return put_window(call);
+}
+
+static void answer(struct bulk *bulk)
+{
+    struct api_call *call = bulk->call;
+    bool errors = false;
+    for (size_t i = 0; i < bulk->count && !errors; i++)
+        errors = failed_at(bulk, i);
+    struct slice agent = call->user_agent;
+    bulk->compact = bulk->count > FLUENT_BIT_ITEMS_MAX && agent.len >= 10 &&
+                    strncasecmp((const char *)agent.ptr, "Fluent-Bit", 10) == 0;
+    bulk->filter = filter_create_path(call_param(call, "filter_path"));
+    bulk->items_wanted = bulk->filter == NULL || filter_wants(bulk->filter, "items");
+
+    struct buf *out = reply_json(call, 200);
+    buf_put_byte(out, '{');
+    if (bulk->filter == NULL || filter_wants(bulk->filter, "took"))
+        json_uint(out, "took", call_took_ms(call));
+    if (bulk->filter == NULL || filter_wants(bulk->filter, "errors"))
+        json_bool(out, "errors", errors);
+    call->reply.more = next_window;
+    if (put_window(call) != RC_OK) {
+        call->reply.more = NULL;
+        reply_rc(call, RC_NOMEM, NULL);
+        return;
+    }
+    api_finish_with(call, REPLY_PRETTY);
+}
+
+static void bulk_done(struct write *write, enum rc rc, const struct err *err)
+{
+    struct bulk *bulk = write->arg;
+    if (rc != RC_OK)
+        reply_rc(bulk->call, rc, err);
+    else
+        answer(bulk);
+}
+
+/* ---- */
+
+/* Defaults from path and query. False: replied. */
+static bool read_defaults(struct bulk *bulk)
+{
+    struct api_call *call = bulk->call;
+    struct slice refresh = call_param(call, "refresh");
+    bulk->index = call_part(call, "index");
+    bulk->routing = call_param(call, "routing");
+    bulk->pipeline = call_param(call, "pipeline");
+    bulk->forced_refresh =
+        call_has(call, "refresh") && (refresh.len == 0 || slice_is(refresh, "true"));
+    source_from_query(call, &bulk->source);
+    if (refresh.len != 0 && !bulk->forced_refresh && !slice_is(refresh, "false") &&
+        !slice_is(refresh, "wait_for")) {
+        reply_error(call, 400, "illegal_argument_exception", "Unknown value for refresh: [%.*s].",
+                    SLICE_FMT(refresh));
+        return false;
+    }
+    return call_bool(call, "require_alias", false, &bulk->require_alias);
+}
+
+void bulk_post(struct api_call *call)
+{
+    if (call->body.len == 0) {
+        reply_error(call, 400, "parse_exception", "request body is required");
+        return;
+    }
+    struct bulk *bulk = call_alloc(call, sizeof *bulk);
+    if (bulk == NULL) {
+        reply_rc(call, RC_NOMEM, NULL);
+        return;
+    }
+    *bulk = (struct bulk){.call = call};
+    call->state = bulk;
+    call->state_free = bulk_free;
+    if (!read_defaults(bulk) || !read_items(bulk))
+        return;
+    const struct err *err = NULL;
+    enum rc rc = resolve_items(bulk, &err);
+    if (rc != RC_OK) {
+        reply_rc(call, rc, err);
+        return;
+    }
+    bulk->write = (struct write){item_at(bulk, 0), bulk->count, bulk_done, bulk};
+    store_write(call->api->o.store, &bulk->write);
+}

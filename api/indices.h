@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pieces of answers about indices that several handlers print. */
+#ifndef STOWD_INDICES_H
+#define STOWD_INDICES_H
+
+#include "api/names.h"
+
+struct settings_view {
+    bool flat;             /* flat_settings */
+    bool defaults;         /* include_defaults: also ,"defaults":{…} with what was resolved */
+    struct slice patterns; /* globs of keys, or empty */
+};
+/* flat_settings and include_defaults of a call. False: replied 400. */
+MUST_CHECK bool settings_view_read(struct api_call *call, struct settings_view *out);
+/* Append ,"settings":{…}: what was asked, and what every index has (uuid, creation_date …). */
+MUST_CHECK enum rc index_settings_put(const struct api *api, struct index *index,
+                                      const struct settings_view *view, struct buf *out,
+                                      struct err *err);
+/* Append ,"_shards":{…}. copies: replicas count in the total, as in Elasticsearch's broadcasts. */
+void shards_put(const struct names_list *list, bool copies, bool skipped, struct buf *out);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* _nodes: the one node, for clients that look for addresses (sniffing) and for monitoring. */
+#include "api/handlers.h"
+#include "api/names.h"
+
+/* Where clients reach this node: as configured, else as this client reached it. */
+static struct slice publish_address(const struct api_call *call)
+{
+    if (call->api->o.http_address != NULL)
+        return slice_str(call->api->o.http_address);
+    return call->host.len != 0 ? call->host : SLICE_LIT("127.0.0.1:9200");
+}
+
+/* The address without its port. */
+static struct slice host_of(struct slice address)
+{
+    size_t n = address.len;
+    while (n != 0 && address.ptr[n - 1] != ':' && address.ptr[n - 1] != ']')
+        n--;
+    if (n == 0 || address.ptr[n - 1] == ']')
+        return address;
+    return slice_of(address.ptr, n - 1);
+}
+
+static void put_settings(const struct api *api, bool flat, struct buf *out)
+{
+    json_key(out, "settings");
+    buf_put_str(out, flat ? "{" : "{\"client\":{\"type\":\"node\"},\"cluster\":{");
+    json_cstr(out, flat ? "cluster.name" : "name", api->o.cluster_name);
+    buf_put_str(out, flat ? ",\"client.type\":\"node\"" : "},\"node\":{");
+    json_cstr(out, flat ? "node.name" : "name", api->o.node_name);
+    buf_put_str(out, flat ? "}" : "}}");
+}
+
+static void put_stats(struct api_call *call, const struct names_list *list, struct buf *out)
+{
+    struct store_stats store;
+    uint64_t docs = 0, deleted = 0, bytes = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        struct index_stats stats;
+        index_stats_get(list->index[i], &stats);
+        docs += stats.docs;
+        deleted += stats.deleted;
+        bytes += stats.disk_bytes + stats.catalog_bytes;
+    }
+    store_stats_get(call->api->o.store, &store);
+    json_uint(out, "timestamp", clock_ms());
+    json_key(out, "indices");
+    BUF_PUT_LIT(out, "{\"docs\":{");
+    json_uint(out, "count", docs);
+    json_uint(out, "deleted", deleted);
+    BUF_PUT_LIT(out, "},\"store\":{");
+    json_uint(out, "size_in_bytes", bytes);
+    BUF_PUT_LIT(out, "}},\"fs\":{\"total\":{");
+    json_uint(out, "total_in_bytes", store.disk_total);
+    json_uint(out, "free_in_bytes", store.disk_free);
+    json_uint(out, "available_in_bytes", store.disk_free);
+    BUF_PUT_LIT(out, "}},\"stow\":{");
+    json_uint(out, "wal_capacity_bytes", store.wal_capacity);
+    json_uint(out, "wal_used_bytes", store.wal_used);
+    json_uint(out, "wal_written_bytes", store.wal_bytes);
+    json_uint(out, "wal_batches", store.wal_batches);
+    json_uint(out, "wal_commits", store.wal_commits);
+    json_uint(out, "wal_sync_nanos", store.wal_sync_ns);
+    json_uint(out, "cache_budget_bytes", store.cache_budget);
+    json_uint(out, "cache_bytes", store.cache_bytes);
+    json_uint(out, "cache_hits", store.cache_hits);
+    json_uint(out, "cache_misses", store.cache_misses);
+    json_uint(out, "cache_evictions", store.cache_evictions);
+    json_uint(out, "catalog_file_bytes", store.catalog_file);
+    json_uint(out, "catalog_used_bytes", store.catalog_used);
+    json_uint(out, "catalog_map_bytes", store.catalog_map);
+    json_uint(out, "checkpoints", store.checkpoints);
+    json_uint(out, "checkpoint_failures", store.checkpoint_failures);
+    json_uint(out, "rewrites", store.rewrites);
+    json_uint(out, "joins", store.joins);
+    buf_put_byte(out, '}');
+}
+
+static void put_node(struct api_call *call, bool flat, struct buf *out)
+{
+    const struct api *api = call->api;
+    struct slice address = publish_address(call);
+    struct slice host = host_of(address);
+    json_cstr(out, "name", api->o.node_name);
+    json_str(out, "transport_address", address);
+    json_str(out, "host", host);
+    json_str(out, "ip", host);
+    json_cstr(out, "version", api->o.identity_version);
+    json_cstr(out, "build_flavor", "default");
+    json_cstr(out, "build_type", "deb");
+    json_raw(out, "roles",
+             SLICE_LIT("[\"data\",\"ingest\",\"master\",\"remote_cluster_client\"]"));
+    json_raw(out, "attributes", SLICE_LIT("{}"));
+    put_settings(api, flat, out);
+    json_key(out, "http");
+    BUF_PUT_LIT(out, "{\"bound_address\":[");
+    json_quote(address, out);
+    buf_put_byte(out, ']');
+    json_str(out, "publish_address", address);
+    json_uint(out, "max_content_length_in_bytes", api->o.max_content_length);
+    buf_put_byte(out, '}');
+}
+
+void nodes_info(struct api_call *call)
+{
+    struct names_options options = {.allow_no_indices = true,
+                                    .expand = EXPAND_OPEN | EXPAND_CLOSED | EXPAND_HIDDEN};
+    struct names_list list;
+    bool flat, stats = slice_is(call_part(call, "metric"), "stats") ||
+                       slice_is(call_part(call, "node"), "stats");
+    if (!call_bool(call, "flat_settings", false, &flat) ||
+        !names_resolve_or_reply(call, &options, &list))
+        return;
+    struct buf *out = reply_json(call, 200);
+    BUF_PUT_LIT(out, "{\"_nodes\":{\"total\":1,\"successful\":1,\"failed\":0}");
+    json_cstr(out, "cluster_name", call->api->o.cluster_name);
+    json_key(out, "nodes");
+    buf_put_byte(out, '{');
+    json_key(out, store_node_id(call->api->o.store));
+    buf_put_byte(out, '{');
+    put_node(call, flat, out);
+    if (stats)
+        put_stats(call, &list, out);
+    BUF_PUT_LIT(out, "}}}");
+    names_list_done(&list);
+    api_finish(call);
+}

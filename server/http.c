@@ -1,0 +1,903 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HTTP by libmicrohttpd (0.9.75 and later). Only file with <microhttpd.h>.
+ *
+ * A connection has one struct conn from accept to close; its api_call is used again for each
+ * request. Stages of a request:
+ *   IDLE → HEADERS (request line seen) → BODY → WORK (suspended, at a worker) → READY → SEND → IDLE
+ *                                      ↘ DISCARD (refused, the body is read and thrown away) ↗
+ *                                                          SEND ↔ MORE (suspended, next window)
+ *   H1  a conn belongs to one thread at a time: to its I/O thread, or, while suspended, to the
+ *       worker or the budget that resumes it. Only deadline_ns and the list links are shared.
+ *   H2  a connection is suspended before its job is queued, and is resumed exactly once; whoever
+ *       resumes it does not touch it afterwards.
+ *   H3  libmicrohttpd takes an answer in the first call of the handler (then it closes) and in the
+ *       last one, not between: a refusal waits for the end of the body unless the client waits for
+ *       100-continue.
+ *   H4  it calls the handler on, in a suspended connection, for the next chunk of an upload when
+ *       all of this one was taken: suspend only with bytes left over.
+ *   H5  every stage that waits for the client has a deadline; the sweeper shuts the socket down. */
+#include "server/http.h"
+
+#include "server/budget.h"
+#include "server/listen.h"
+#include "server/log.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define URI_BYTES_MAX (16u * 1024)          /* longer ones: 414 */
+#define CONNECTION_MEMORY (64u * 1024)      /* headers, and the piece of a body that is read */
+#define CONNECTIONS_MAX 8192
+#define DESCRIPTORS_KEPT 256                /* for files */
+#define LISTEN_BACKLOG 1024
+#define BODY_STEP_MIN (64u * 1024)          /* a body's buffer grows by this … */
+#define BODY_STEP_MAX (4u * 1024 * 1024)    /* … to this at a time */
+#define PROGRESS_BYTES (64u * 1024)         /* due each http.body_timeout */
+#define SMALL_ANSWER (16u * 1024)           /* not counted: less than the connection costs itself */
+#define STREAM_BLOCK (16u * 1024)
+#define DISCARD_NS (30 * NS_PER_S)
+#define STOP_UPLOADS_NS (2 * NS_PER_S)
+#define STOP_CALLS_NS (8 * NS_PER_S)
+#define TICK_NS (NS_PER_S / 4)
+#define NS_PER_S 1000000000ull
+#define NS_PER_MS 1000000ull
+
+enum stage {
+    STAGE_IDLE,
+    STAGE_HEADERS,
+    STAGE_BODY,
+    STAGE_DISCARD,
+    STAGE_WORK,
+    STAGE_READY,
+    STAGE_SEND,
+    STAGE_MORE,
+};
+
+struct conn {
+    struct api_call call;
+    struct http *http;
+    struct MHD_Connection *mhd;
+    int fd;
+    enum stage stage;
+    bool has_call;      /* call is to be given to api_call_done */
+    bool busy;          /* counted in http->busy */
+    bool at_headers;    /* suspended in the first call, which will be repeated */
+    bool asked;         /* waited for memory: `granted` says how that ended */
+    bool granted;
+    bool uri_too_long;
+    bool expects;       /* 100-continue */
+    bool broken;        /* the answer can't be continued */
+    unsigned lengths, encodings; /* headers of that kind */
+    char *uri;
+    size_t uri_len, uri_cap;
+    uint64_t received;  /* body bytes, also of one thrown away */
+    uint64_t mark;      /* of them, at the last move of the deadline */
+    size_t sent;        /* of the window of a streamed answer */
+    uint64_t counted;   /* bytes of body and answer that are in share */
+    struct budget_share share;
+    struct task task;   /* makes the next window */
+    _Atomic uint64_t deadline_ns; /* 0: none */
+    struct conn *next, *prev;
+};
+
+struct http {
+    struct http_options o;
+    struct MHD_Daemon *daemon;
+    struct budget budget;
+    uint64_t idle_ns, header_ns, body_ns, wait_ns, body_max;
+    char address[80];
+    _Atomic bool stopping; /* new requests are refused */
+    _Atomic bool closing;  /* nothing is handed to workers any more */
+    _Atomic size_t open;   /* requests from headers to the end of the answer */
+    _Atomic size_t busy;   /* of them, with a complete body */
+    _Atomic size_t at_work; /* of them, suspended for a worker */
+    pthread_mutex_t lock;  /* conns, sweeper_stop */
+    pthread_cond_t wake_sweeper;
+    bool sweeper_stop;
+    struct conn *conns;
+    pthread_t sweeper;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static void set_deadline(struct conn *conn, uint64_t in_ns)
+{
+    atomic_store_explicit(&conn->deadline_ns, in_ns == 0 ? 0 : now_ns() + in_ns,
+                          memory_order_relaxed);
+}
+
+/* ---- connections */
+
+static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    struct http *http = (struct http *)cls;
+    struct conn *conn = (struct conn *)*context;
+
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        conn = (struct conn *)calloc(1, sizeof *conn);
+        *context = conn; /* NULL: the handler closes */
+        if (conn == NULL)
+            return;
+        conn->http = http;
+        conn->mhd = mhd;
+        conn->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        int on = 1;
+        setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        set_deadline(conn, http->idle_ns + http->header_ns);
+        pthread_mutex_lock(&http->lock);
+        conn->next = http->conns;
+        if (conn->next != NULL)
+            conn->next->prev = conn;
+        http->conns = conn;
+        pthread_mutex_unlock(&http->lock);
+    } else if (conn != NULL) {
+        /* Before the descriptor is closed: the sweeper never meets one of somebody else. */
+        pthread_mutex_lock(&http->lock);
+        *(conn->prev != NULL ? &conn->prev->next : &http->conns) = conn->next;
+        if (conn->next != NULL)
+            conn->next->prev = conn->prev;
+        pthread_mutex_unlock(&http->lock);
+        free(conn->uri);
+        free(conn);
+        *context = NULL;
+    }
+}
+
+static void *sweep(void *arg)
+{
+    struct http *http = (struct http *)arg;
+    uint64_t next_sweep = 0;
+
+    pthread_mutex_lock(&http->lock);
+    while (!http->sweeper_stop) {
+        uint64_t now = now_ns(), until = now + TICK_NS;
+        pthread_mutex_unlock(&http->lock);
+        budget_expire(&http->budget, now);
+        pthread_mutex_lock(&http->lock);
+        if (now >= next_sweep) {
+            next_sweep = now + NS_PER_S;
+            for (struct conn *c = http->conns; c != NULL; c = c->next) {
+                uint64_t deadline = atomic_load_explicit(&c->deadline_ns, memory_order_relaxed);
+                if (deadline != 0 && deadline <= now)
+                    shutdown(c->fd, SHUT_RDWR);
+            }
+        }
+        struct timespec t = {(time_t)(until / NS_PER_S), (long)(until % NS_PER_S)};
+        if (!http->sweeper_stop)
+            pthread_cond_timedwait(&http->wake_sweeper, &http->lock, &t);
+    }
+    pthread_mutex_unlock(&http->lock);
+    return NULL;
+}
+
+/* ---- memory */
+
+static void on_budget(struct budget_share *share, bool granted)
+{
+    struct conn *conn = (struct conn *)(void *)((char *)share - offsetof(struct conn, share));
+    conn->granted = granted;
+    MHD_resume_connection(conn->mhd);
+}
+
+static void charge(struct api_call *call, int64_t bytes)
+{
+    struct conn *conn = (struct conn *)call->server;
+    budget_force(&conn->http->budget, &conn->share, bytes);
+}
+
+/* Count what body and answer really take now. */
+static void settle(struct conn *conn)
+{
+    uint64_t answer = conn->call.reply.body.cap;
+    uint64_t bytes = conn->call.body.cap + (answer > SMALL_ANSWER ? answer : 0);
+    if (bytes == conn->counted)
+        return;
+    budget_force(&conn->http->budget, &conn->share, (int64_t)(bytes - conn->counted));
+    conn->counted = bytes;
+}
+
+/* Give the body's buffer `cap` bytes, which the budget has granted. */
+static bool body_resize(struct conn *conn, uint64_t cap)
+{
+    struct buf *body = &conn->call.body;
+    uint8_t *p = (uint8_t *)realloc(body->ptr, cap);
+    if (p != NULL) {
+        body->ptr = p;
+        body->cap = cap;
+    }
+    return p != NULL;
+}
+
+/* Room for `more` bytes of body. False: not yet, the connection is suspended. */
+static bool body_room(struct conn *conn, size_t more, bool *no_memory_out)
+{
+    struct http *http = conn->http;
+    struct api_call *call = &conn->call;
+    struct buf *body = &call->body;
+    uint64_t cap;
+
+    if (conn->asked) { /* counted was raised when asking */
+        conn->asked = false;
+        if (!conn->granted) {
+            conn->counted = body->cap;
+            *no_memory_out = true;
+            return true;
+        }
+        *no_memory_out = !body_resize(conn, conn->counted);
+    }
+    if (*no_memory_out || body->cap - body->len >= more)
+        return true;
+    if (call->has_length && body->cap == 0 &&
+        budget_try_ahead(&http->budget, &conn->share, call->content_length)) {
+        cap = call->content_length;
+    } else {
+        uint64_t step = body->cap < BODY_STEP_MIN ? BODY_STEP_MIN : body->cap;
+        step = step > BODY_STEP_MAX ? BODY_STEP_MAX : step;
+        cap = body->cap + (step > more ? step : more);
+        if (call->has_length && cap > call->content_length)
+            cap = call->content_length;
+        uint64_t grow = cap - body->cap;
+        if (!budget_try(&http->budget, &conn->share, grow)) {
+            conn->counted = cap;
+            conn->asked = true;
+            set_deadline(conn, 0);
+            MHD_suspend_connection(conn->mhd);
+            budget_wait(&http->budget, &conn->share, grow, now_ns() + http->wait_ns);
+            return false;
+        }
+    }
+    conn->counted = cap;
+    *no_memory_out = !body_resize(conn, cap);
+    return true;
+}
+
+/* ---- answers */
+
+static struct MHD_Response *make_response(struct conn *conn);
+
+static enum MHD_Result add_headers(struct conn *conn, struct MHD_Response *response)
+{
+    const struct http *http = conn->http;
+    const struct api_call *call = &conn->call;
+    const struct api_reply *reply = &call->reply;
+    enum MHD_Result ok = MHD_YES;
+
+    if (reply->content_type != NULL)
+        ok &= MHD_add_response_header(response, "Content-Type", reply->content_type);
+    if (http->o.config->http_product_header)
+        ok &= MHD_add_response_header(response, "X-Elastic-Product", "Elasticsearch");
+    if (reply->gzipped && call->method != API_HEAD)
+        ok &= MHD_add_response_header(response, "Content-Encoding", "gzip");
+    if (call->opaque_id.len != 0) /* zero-terminated, as all values of the library */
+        ok &= MHD_add_response_header(response, "X-Opaque-Id", (const char *)call->opaque_id.ptr);
+    for (size_t i = 0; i < reply->header_count; i++)
+        ok &= MHD_add_response_header(response, reply->headers[i].name, reply->headers[i].value);
+    if (atomic_load_explicit(&http->stopping, memory_order_relaxed))
+        ok &= MHD_add_response_header(response, "Connection", "close");
+    return ok;
+}
+
+static void set_busy(struct conn *conn)
+{
+    if (!conn->busy)
+        atomic_fetch_add(&conn->http->busy, 1);
+    conn->busy = true;
+}
+
+static enum MHD_Result send_reply(struct conn *conn)
+{
+    struct http *http = conn->http;
+    const struct api_reply *reply = &conn->call.reply;
+
+    set_busy(conn);
+    if (atomic_load(http->o.failed) && reply->status < 300)
+        return MHD_NO;
+    struct MHD_Response *response = make_response(conn);
+    if (response == NULL)
+        return MHD_NO;
+    conn->stage = STAGE_SEND;
+    set_deadline(conn, http->body_ns + reply->body.len / PROGRESS_BYTES * http->body_ns);
+    enum MHD_Result ok = add_headers(conn, response);
+    if (ok == MHD_YES)
+        ok = MHD_queue_response(conn->mhd, (unsigned)reply->status, response);
+    MHD_destroy_response(response);
+    return ok;
+}
+
+/* On a worker: the next window. */
+static void run_more(struct task *task)
+{
+    struct conn *conn = (struct conn *)(void *)((char *)task - offsetof(struct conn, task));
+    struct http *http = conn->http;
+
+    conn->broken = conn->call.reply.more(&conn->call) != RC_OK;
+    conn->sent = 0;
+    conn->stage = STAGE_SEND;
+    settle(conn);
+    set_deadline(conn, http->body_ns + conn->call.reply.body.len / PROGRESS_BYTES * http->body_ns);
+    MHD_resume_connection(conn->mhd);
+    atomic_fetch_sub(&http->at_work, 1); /* last: http_stop waits for it */
+}
+
+static ssize_t on_stream(void *cls, uint64_t at, char *out, size_t max)
+{
+    struct conn *conn = (struct conn *)cls;
+    struct http *http = conn->http;
+    const struct api_reply *reply = &conn->call.reply;
+    size_t left = reply->body.len - conn->sent;
+
+    (void)at;
+    if (conn->broken || reply->body.failed)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (left > 0) {
+        size_t n = left < max ? left : max;
+        memcpy(out, reply->body.ptr + conn->sent, n);
+        conn->sent += n;
+        return (ssize_t)n;
+    }
+    if (reply->more == NULL)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    atomic_fetch_add(&http->at_work, 1);
+    if (atomic_load(&http->closing)) {
+        atomic_fetch_sub(&http->at_work, 1);
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    conn->stage = STAGE_MORE;
+    set_deadline(conn, 0);
+    MHD_suspend_connection(conn->mhd);
+    work_submit(http->o.work, WORK_GET, &conn->task);
+    return 0;
+}
+
+static struct MHD_Response *make_response(struct conn *conn)
+{
+    struct api_reply *reply = &conn->call.reply;
+
+    if (reply->body.failed)
+        return NULL;
+    if (reply->more == NULL)
+        return MHD_create_response_from_buffer(reply->body.len, reply->body.ptr,
+                                               MHD_RESPMEM_PERSISTENT);
+    conn->sent = 0;
+    conn->broken = false;
+    conn->task.run = run_more;
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, on_stream, conn, NULL);
+    /* The library would end the empty body of a chunked answer to HEAD with a chunk of 0. */
+    if (response != NULL && conn->call.method == API_HEAD)
+        MHD_set_response_options(response, MHD_RF_HTTP_VERSION_1_0_ONLY, MHD_RO_END);
+    return response;
+}
+
+/* ---- requests */
+
+struct header {
+    const char *name;
+    size_t len;
+    size_t field; /* a slice of struct api_call */
+};
+#define HEADER(name, field) {name, sizeof(name) - 1, offsetof(struct api_call, field)}
+static const struct header HEADERS[] = {
+    HEADER("Content-Type", content_type),       HEADER("Content-Encoding", content_encoding),
+    HEADER("Accept", accept),                   HEADER("Accept-Encoding", accept_encoding),
+    HEADER("Authorization", authorization),     HEADER("Host", host),
+    HEADER("User-Agent", user_agent),           HEADER("X-Opaque-Id", opaque_id),
+};
+
+static bool name_is(const char *name, size_t len, const char *other, size_t other_len)
+{
+    return len == other_len && strncasecmp(name, other, len) == 0;
+}
+#define NAME_IS(name, len, lit) name_is(name, len, lit, sizeof(lit) - 1)
+
+static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char *name, size_t len,
+                                 const char *value, size_t value_len)
+{
+    struct conn *conn = (struct conn *)cls;
+    struct api_call *call = &conn->call;
+
+    (void)kind;
+    for (size_t i = 0; i < ARRAY_LEN(HEADERS); i++)
+        if (name_is(name, len, HEADERS[i].name, HEADERS[i].len)) {
+            struct slice s = slice_of(value, value_len);
+            memcpy((char *)call + HEADERS[i].field, &s, sizeof s);
+            return MHD_YES;
+        }
+    if (NAME_IS(name, len, "Content-Length")) {
+        conn->lengths++;
+        call->has_length = true;
+        call->content_length = strtoull(value, NULL, 10); /* the library has checked it */
+    } else if (NAME_IS(name, len, "Transfer-Encoding")) {
+        conn->encodings++;
+        call->chunked = NAME_IS(value, value_len, "chunked");
+    } else if (NAME_IS(name, len, "Expect")) {
+        conn->expects = NAME_IS(value, value_len, "100-continue");
+    }
+    return MHD_YES;
+}
+
+/* The request line is there: keep the URI before the library takes it apart. */
+static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
+{
+    (void)cls;
+    struct conn *conn =
+        (struct conn *)MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
+            ->socket_context;
+    if (conn == NULL)
+        return NULL;
+    conn->uri_len = uri == NULL ? 0 : strlen(uri);
+    conn->uri_too_long = conn->uri_len > URI_BYTES_MAX;
+    if (conn->uri_too_long)
+        conn->uri_len = 0;
+    if (conn->uri_len > conn->uri_cap) {
+        size_t cap = conn->uri_len < 256 ? 256 : conn->uri_len;
+        free(conn->uri);
+        conn->uri = (char *)malloc(cap);
+        conn->uri_cap = conn->uri == NULL ? 0 : cap;
+        if (conn->uri == NULL)
+            return NULL;
+    }
+    if (conn->uri_len > 0)
+        memcpy(conn->uri, uri, conn->uri_len);
+    conn->stage = STAGE_HEADERS;
+    set_deadline(conn, conn->http->header_ns);
+    return conn;
+}
+
+/* Path and query of "/a?b", "http://host/a?b", "*" (OPTIONS). False: none of these. */
+static bool split_uri(struct conn *conn)
+{
+    struct api_call *call = &conn->call;
+    struct slice uri = slice_of(conn->uri, conn->uri_len);
+
+    call->path = SLICE_LIT("/");
+    if (conn->uri_too_long || slice_is(uri, "*"))
+        return true;
+    if (uri.len > 0 && uri.ptr[0] != '/') {
+        size_t scheme = uri.len >= 7 && strncasecmp(conn->uri, "http://", 7) == 0    ? 7
+                        : uri.len >= 8 && strncasecmp(conn->uri, "https://", 8) == 0 ? 8
+                                                                                     : 0;
+        if (scheme == 0)
+            return false;
+        size_t at = scheme;
+        while (at < uri.len && uri.ptr[at] != '/' && uri.ptr[at] != '?')
+            at++;
+        uri = slice_of(uri.ptr + at, uri.len - at);
+    }
+    const uint8_t *mark = uri.len == 0 ? NULL : (const uint8_t *)memchr(uri.ptr, '?', uri.len);
+    size_t path_len = mark == NULL ? uri.len : (size_t)(mark - uri.ptr);
+    if (path_len > 0)
+        call->path = slice_of(uri.ptr, path_len);
+    if (mark != NULL)
+        call->query = slice_of(mark + 1, uri.len - path_len - 1);
+    return true;
+}
+
+static enum api_method method_of(const char *text)
+{
+    static const struct {
+        const char *text;
+        enum api_method method;
+    } rows[] = {
+        {"GET", API_GET}, {"POST", API_POST},     {"PUT", API_PUT},
+        {"HEAD", API_HEAD}, {"DELETE", API_DELETE}, {"OPTIONS", API_OPTIONS},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (strcmp(rows[i].text, text) == 0)
+            return rows[i].method;
+    return API_OTHER;
+}
+
+static void refuse_too_long(struct conn *conn, uint64_t bytes)
+{
+    struct http *http = conn->http;
+    api_refuse(http->o.api, &conn->call, 413, "content_too_long_exception",
+               "entity content is too long [%llu] for the configured buffer limit [%llu]",
+               (unsigned long long)bytes, (unsigned long long)http->body_max);
+}
+
+/* Where a body that nobody can delimit would begin, the connection ends. */
+static bool framing_ok(const struct conn *conn)
+{
+    const struct api_call *call = &conn->call;
+    return conn->lengths <= 1 && conn->encodings <= 1 &&
+           (conn->encodings == 0 || (call->chunked && conn->lengths == 0));
+}
+
+/* All that can be refused by the headers alone. */
+static bool admit(struct conn *conn, bool uri_ok)
+{
+    struct http *http = conn->http;
+    struct api_call *call = &conn->call;
+
+    if (atomic_load(&http->stopping)) {
+        api_refuse(http->o.api, call, 503, "node_closed_exception", "node is shutting down");
+    } else if (conn->uri_too_long) {
+        api_refuse(http->o.api, call, 414, "too_long_http_line_exception",
+                   "the URI is longer than [%u] bytes", URI_BYTES_MAX);
+    } else if (!uri_ok) {
+        api_refuse(http->o.api, call, 400, "illegal_argument_exception",
+                   "the URI must begin with a slash");
+    } else if (call->has_length && call->content_length > http->body_max) {
+        refuse_too_long(conn, call->content_length);
+    } else {
+        return api_admit(http->o.api, call);
+    }
+    return false;
+}
+
+static void discard_body(struct conn *conn)
+{
+    conn->stage = STAGE_DISCARD;
+    buf_done(&conn->call.body);
+    settle(conn);
+    set_deadline(conn, DISCARD_NS);
+}
+
+static enum MHD_Result refuse_busy(struct conn *conn)
+{
+    struct http *http = conn->http;
+    api_refuse(http->o.api, &conn->call, 429, "es_rejected_execution_exception",
+               "rejected execution: requests in flight hold http.max_in_flight [%llu] bytes",
+               (unsigned long long)http->budget.limit);
+    discard_body(conn);
+    return MHD_YES;
+}
+
+static void finished(struct api_call *call);
+
+/* First call of the handler: headers are there. */
+static enum MHD_Result begin(struct conn *conn, const char *method, const char *version)
+{
+    struct http *http = conn->http;
+    struct api_call *call = &conn->call;
+
+    memset(call, 0, sizeof *call);
+    conn->lengths = conn->encodings = 0;
+    conn->expects = false;
+    conn->asked = false;
+    conn->received = conn->mark = 0;
+    call->method = method_of(method);
+    call->method_text = method;
+    call->server = conn;
+    call->finished = finished;
+    call->charge = charge;
+    conn->has_call = true;
+    atomic_fetch_add(&http->open, 1);
+    bool uri_ok = split_uri(conn);
+    MHD_get_connection_values_n(conn->mhd, MHD_HEADER_KIND, on_header, conn);
+    conn->expects = conn->expects && strcmp(version, "HTTP/1.0") != 0;
+    bool has_body = call->chunked || call->content_length > 0;
+
+    if (!framing_ok(conn)) {
+        api_refuse(http->o.api, call, 400, "illegal_argument_exception",
+                   "exactly one of Content-Length and Transfer-Encoding: chunked is allowed");
+        return send_reply(conn);
+    }
+    if (!admit(conn, uri_ok)) {
+        if (has_body && (conn->expects || call->content_length > 2 * http->body_max))
+            return send_reply(conn);
+        discard_body(conn);
+        return MHD_YES;
+    }
+    conn->stage = STAGE_BODY;
+    set_deadline(conn, http->body_ns);
+    bool no_memory = false;
+    if (has_body && !body_room(conn, 1, &no_memory)) {
+        conn->at_headers = true;
+        return MHD_YES;
+    }
+    return no_memory ? refuse_busy(conn) : MHD_YES;
+}
+
+/* The first call again, after waiting for memory. */
+static enum MHD_Result begin_again(struct conn *conn)
+{
+    bool no_memory = false;
+    conn->at_headers = false;
+    set_deadline(conn, conn->http->body_ns);
+    if (!body_room(conn, 1, &no_memory)) {
+        conn->at_headers = true;
+        return MHD_YES;
+    }
+    if (!no_memory)
+        return MHD_YES;
+    enum MHD_Result ok = refuse_busy(conn);
+    return conn->expects ? send_reply(conn) : ok;
+}
+
+static enum MHD_Result take(struct conn *conn, const char *data, size_t *size)
+{
+    struct http *http = conn->http;
+    struct buf *body = &conn->call.body;
+    bool no_memory = false;
+
+    if (conn->stage == STAGE_BODY && body->len + *size > http->body_max) {
+        refuse_too_long(conn, body->len + *size);
+        discard_body(conn);
+    }
+    if (conn->stage == STAGE_BODY) {
+        bool waited = conn->asked;
+        if (!body_room(conn, *size, &no_memory))
+            return MHD_YES; /* suspended, with all of this piece left over (H4) */
+        if (waited)
+            set_deadline(conn, http->body_ns);
+        if (no_memory) {
+            refuse_busy(conn);
+        } else {
+            memcpy(body->ptr + body->len, data, *size);
+            body->len += *size;
+        }
+    }
+    conn->received += *size;
+    *size = 0;
+    if (conn->stage == STAGE_DISCARD)
+        return conn->received > 2 * http->body_max ? MHD_NO : MHD_YES;
+    if (conn->received - conn->mark >= PROGRESS_BYTES) {
+        conn->mark = conn->received;
+        set_deadline(conn, http->body_ns);
+    }
+    return MHD_YES;
+}
+
+/* Last call of the handler: the body is complete. */
+static enum MHD_Result complete(struct conn *conn)
+{
+    struct http *http = conn->http;
+
+    set_deadline(conn, 0);
+    conn->stage = STAGE_READY;
+    set_busy(conn);
+    if (api_try_inline(http->o.api, &conn->call)) {
+        settle(conn);
+        return send_reply(conn);
+    }
+    atomic_fetch_add(&http->at_work, 1);
+    if (atomic_load(&http->closing)) {
+        atomic_fetch_sub(&http->at_work, 1);
+        return MHD_NO;
+    }
+    conn->stage = STAGE_WORK;
+    MHD_suspend_connection(conn->mhd);
+    api_submit(http->o.api, &conn->call);
+    return MHD_YES;
+}
+
+/* On a worker: reply is set. */
+static void finished(struct api_call *call)
+{
+    struct conn *conn = (struct conn *)call->server;
+    struct http *http = conn->http;
+
+    if (conn->stage != STAGE_WORK)
+        return; /* answered inline */
+    if (call->reply.more == NULL)
+        buf_done(&call->body);
+    settle(conn);
+    conn->stage = STAGE_READY;
+    MHD_resume_connection(conn->mhd);
+    atomic_fetch_sub(&http->at_work, 1); /* last: http_stop waits for it */
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *size, void **context)
+{
+    struct conn *conn = (struct conn *)*context;
+
+    (void)cls, (void)mhd, (void)url;
+    if (conn == NULL)
+        return MHD_NO;
+    switch (conn->stage) {
+    case STAGE_HEADERS:
+        return begin(conn, method, version);
+    case STAGE_BODY:
+        if (conn->at_headers)
+            return begin_again(conn);
+        return *size > 0 ? take(conn, data, size) : complete(conn);
+    case STAGE_DISCARD:
+        if (*size > 0)
+            return take(conn, data, size);
+        return send_reply(conn);
+    case STAGE_READY:
+        return send_reply(conn);
+    default:
+        return MHD_NO;
+    }
+}
+
+/* The request is over, answered or not. Never while the connection is suspended. */
+static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
+                         enum MHD_RequestTerminationCode how)
+{
+    struct conn *conn = (struct conn *)*context;
+
+    (void)cls, (void)mhd, (void)how;
+    if (conn == NULL)
+        return;
+    assert(conn->stage != STAGE_WORK && conn->stage != STAGE_MORE && !conn->share.waiting);
+    if (conn->has_call) {
+        api_call_done(&conn->call);
+        budget_release(&conn->http->budget, &conn->share);
+        conn->counted = 0;
+        conn->has_call = false;
+        if (conn->busy)
+            atomic_fetch_sub(&conn->http->busy, 1);
+        atomic_fetch_sub(&conn->http->open, 1);
+        conn->busy = false;
+    }
+    conn->stage = STAGE_IDLE;
+    set_deadline(conn, conn->http->idle_ns + conn->http->header_ns);
+    *context = NULL;
+}
+
+/* ---- life */
+
+static size_t keep_escapes(void *cls, struct MHD_Connection *mhd, char *text)
+{
+    (void)cls, (void)mhd;
+    return strlen(text);
+}
+
+static PRINTF_LIKE(2, 0) void on_log(void *cls, const char *fmt, va_list ap)
+{
+    char text[256];
+    (void)cls;
+    vsnprintf(text, sizeof text, fmt, ap);
+    log_event(LOG_DEBUG, "http: %s", text);
+}
+
+static unsigned connections_max(uint64_t asked)
+{
+    struct rlimit limit;
+    uint64_t most = CONNECTIONS_MAX;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        most = limit.rlim_cur > 2 * DESCRIPTORS_KEPT ? limit.rlim_cur - DESCRIPTORS_KEPT
+                                                     : limit.rlim_cur / 2;
+    if (asked == 0)
+        return (unsigned)(most < CONNECTIONS_MAX ? most : CONNECTIONS_MAX);
+    if (asked > most)
+        log_event(LOG_WARN, "http: http.max_connections [%llu] cut to [%llu]: descriptor limit",
+                  (unsigned long long)asked, (unsigned long long)most);
+    return (unsigned)(asked < most ? asked : most);
+}
+
+static struct MHD_Daemon *start_daemon(struct http *http)
+{
+    const struct config *config = http->o.config;
+    const struct MHD_OptionItem pool[] = {
+        {MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)config->http_threads, NULL},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    const struct MHD_OptionItem one[] = {{MHD_OPTION_END, 0, NULL}};
+
+    /* clang-format off */
+    return MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
+        0, NULL, NULL, on_request, http,
+        MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+        MHD_OPTION_LISTEN_SOCKET, http->o.listen_fd,
+        MHD_OPTION_ARRAY, config->http_threads > 1 ? pool : one,
+        MHD_OPTION_CONNECTION_LIMIT, connections_max(config->http_max_connections),
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(config->http_idle_timeout / 1000),
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, on_uri, NULL,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
+        MHD_OPTION_END);
+    /* clang-format on */
+}
+
+static void stop_sweeper(struct http *http)
+{
+    pthread_mutex_lock(&http->lock);
+    http->sweeper_stop = true;
+    pthread_cond_signal(&http->wake_sweeper);
+    pthread_mutex_unlock(&http->lock);
+    pthread_join(http->sweeper, NULL);
+}
+
+static void http_free(struct http *http)
+{
+    budget_done(&http->budget);
+    pthread_cond_destroy(&http->wake_sweeper);
+    pthread_mutex_destroy(&http->lock);
+    free(http);
+}
+
+enum rc http_start(const struct http_options *options, struct http **out, struct err *err)
+{
+    const struct config *config = options->config;
+    struct http *http = (struct http *)calloc(1, sizeof *http);
+    pthread_condattr_t monotonic;
+
+    if (http == NULL) {
+        close(options->listen_fd);
+        return err_set(err, RC_NOMEM, 0, "http: out of memory");
+    }
+    http->o = *options;
+    http->idle_ns = config->http_idle_timeout * NS_PER_MS;
+    http->header_ns = config->http_header_timeout * NS_PER_MS;
+    http->body_ns = config->http_body_timeout * NS_PER_MS;
+    http->wait_ns = config->http_admission_wait * NS_PER_MS;
+    http->body_max = config->http_max_content_length;
+    budget_init(&http->budget, config->http_max_in_flight, on_budget);
+    pthread_mutex_init(&http->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&http->wake_sweeper, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+
+    int failure = pthread_create(&http->sweeper, NULL, sweep, http);
+    if (failure != 0) {
+        close(options->listen_fd);
+        http_free(http);
+        return err_set(err, RC_IO, failure, "http: no thread: %s", strerror(failure));
+    }
+    if (listen(options->listen_fd, LISTEN_BACKLOG) == 0)
+        http->daemon = start_daemon(http);
+    if (http->daemon == NULL) {
+        failure = errno;
+        stop_sweeper(http);
+        close(options->listen_fd);
+        http_free(http);
+        return err_set(err, RC_IO, failure, "http: cannot start: %s", strerror(failure));
+    }
+    listen_address(options->listen_fd, http->address, sizeof http->address);
+    *out = http;
+    return RC_OK;
+}
+
+const char *http_address(const struct http *http)
+{
+    return http->address;
+}
+
+/* Wait for a counter to become 0. */
+static bool wait_zero(const _Atomic size_t *counter, uint64_t until_ns)
+{
+    while (atomic_load(counter) > 0) {
+        if (now_ns() >= until_ns)
+            return false;
+        nanosleep(&(struct timespec){0, 5000000}, NULL);
+    }
+    return true;
+}
+
+size_t http_stop(struct http *http)
+{
+    uint64_t begun = now_ns();
+
+    atomic_store(&http->stopping, true);
+    MHD_quiesce_daemon(http->daemon);
+    close(http->o.listen_fd);
+    if (!wait_zero(&http->open, begun + STOP_UPLOADS_NS))
+        wait_zero(&http->busy, begun + STOP_CALLS_NS);
+    budget_close(&http->budget);
+    atomic_store(&http->closing, true);
+    wait_zero(&http->at_work, begun + STOP_CALLS_NS);
+    stop_sweeper(http);
+    size_t left = atomic_load(&http->at_work);
+    if (left > 0)
+        return left; /* libmicrohttpd can't be stopped with suspended connections */
+    MHD_stop_daemon(http->daemon);
+    http_free(http);
+    return 0;
+}

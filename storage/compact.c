@@ -1,0 +1,738 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Background work on what is packed: short neighbours are joined, segments that are mostly dead are
+ * rewritten, keys of deleted indices go away. Blocks are replaced in the catalog by transactions
+ * that take out a run of blocks and put in the ones made of them; ids point to seqs and never
+ * change.
+ *
+ *   P1  a row is dropped only when the catalog says that it is dead and no snapshot needs it; its
+ *       bit is cleared in the same transaction.
+ *   P2  a tombstone is dropped only when it is older than index.gc_deletes and nothing on disk that
+ *       is older holds a dead row: a rebuild from the segments alone must not bring one back.
+ *   P3  a segment goes when nothing names it any more.
+ *   P4  one step holds store.layout for at most STEP_BLOCKS blocks, so that checkpoints go on. */
+#include "config/limits.h"
+#include "storage/engine.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define STEP_BLOCKS 256
+#define STEP_TOMBSTONES 2000
+#define LIST_BLOCKS 512
+/* Joining begins with so many short blocks; a segment is rewritten when less than this part of its
+ * bytes is live. */
+#define JOIN_FROM 16
+#define LIVE_PERCENT 60
+#define TICK_MS 1000
+
+/* A block of the plan. */
+struct item {
+    struct place place;
+    uint32_t dead; /* rows, from the catalog */
+    bool chosen;
+};
+
+struct seg {
+    uint32_t number;
+    uint64_t file_bytes, named_bytes, live_bytes;
+    bool chosen;
+};
+
+struct plan {
+    struct index *ix;
+    struct item *item;
+    size_t count, cap;
+    struct seg *seg;
+    size_t seg_count, seg_cap;
+    bool drop_tombstones;
+};
+
+/* ---- looking */
+
+static unsigned popcount8(uint8_t v)
+{
+    return (unsigned)__builtin_popcount(v);
+}
+
+/* Dead rows among [first, last]. */
+static enum rc count_dead(struct index *ix, uint64_t first, uint64_t last, uint32_t *out,
+                          struct err *err)
+{
+    uint8_t bits[CATALOG_DEAD_BYTES];
+    uint32_t n = 0;
+    for (uint64_t chunk = first / CATALOG_DEAD_SEQS; chunk <= last / CATALOG_DEAD_SEQS; chunk++) {
+        uint64_t base = chunk * CATALOG_DEAD_SEQS;
+        uint64_t from = first > base ? first - base : 0;
+        uint64_t to = last - base < CATALOG_DEAD_SEQS ? last - base + 1 : CATALOG_DEAD_SEQS;
+        TRY(catalog_get_dead(ix->store->catalog, ix->number, chunk, bits, err));
+        for (uint64_t i = from; i < to;) {
+            if (i % 8 == 0 && i + 8 <= to) {
+                n += popcount8(bits[i / 8]);
+                i += 8;
+            } else {
+                n += bits[i / 8] >> (i % 8) & 1;
+                i++;
+            }
+        }
+    }
+    *out = n;
+    return RC_OK;
+}
+
+static struct seg *plan_segment(struct plan *plan, uint32_t number)
+{
+    for (size_t i = plan->seg_count; i-- > 0;)
+        if (plan->seg[i].number == number)
+            return &plan->seg[i];
+    if (plan->seg_count == plan->seg_cap) {
+        size_t cap = plan->seg_cap == 0 ? 16 : plan->seg_cap * 2;
+        struct seg *list = realloc(plan->seg, cap * sizeof *list);
+        if (list == NULL)
+            return NULL;
+        plan->seg = list;
+        plan->seg_cap = cap;
+    }
+    struct seg *s = &plan->seg[plan->seg_count++];
+    *s = (struct seg){.number = number};
+    return s;
+}
+
+static enum rc plan_block(struct plan *plan, const struct place *place, struct err *err)
+{
+    if (plan->count == plan->cap) {
+        size_t cap = plan->cap == 0 ? 256 : plan->cap * 2;
+        struct item *list = realloc(plan->item, cap * sizeof *list);
+        if (list == NULL)
+            return RC_NOMEM;
+        plan->item = list;
+        plan->cap = cap;
+    }
+    struct item *it = &plan->item[plan->count];
+    struct seg *seg = plan_segment(plan, place->segment);
+    if (seg == NULL)
+        return RC_NOMEM;
+    *it = (struct item){.place = *place};
+    TRY(count_dead(plan->ix, place->first_seq, place->last_seq, &it->dead, err));
+    plan->count++;
+    seg->named_bytes += place->len;
+    uint32_t dead = it->dead < place->rows ? it->dead : place->rows;
+    seg->live_bytes += (uint64_t)place->len * (place->rows - dead) / place->rows;
+    return RC_OK;
+}
+
+static void plan_done(struct plan *plan)
+{
+    free(plan->item);
+    free(plan->seg);
+}
+
+/* All blocks of the index with their dead rows, and their segments. */
+static enum rc plan_load(struct plan *plan, struct err *err)
+{
+    struct place list[LIST_BLOCKS];
+    char dir[512], path[600];
+    size_t n = 0;
+    index_dir(plan->ix, dir, sizeof dir);
+    for (uint64_t from = 0;; from = list[n - 1].first_seq + 1) {
+        TRY(catalog_list_blocks(plan->ix->store->catalog, plan->ix->number, from, list, LIST_BLOCKS,
+                                &n, err));
+        for (size_t i = 0; i < n; i++)
+            TRY(plan_block(plan, &list[i], err));
+        if (n < LIST_BLOCKS)
+            break;
+    }
+    for (size_t i = 0; i < plan->seg_count; i++) {
+        struct io_file f;
+        segment_path(path, sizeof path, dir, plan->seg[i].number);
+        TRY(io_open(path, IO_READ, &f, err));
+        enum rc rc = io_size(&f, &plan->seg[i].file_bytes, err);
+        io_close(&f);
+        TRY(rc);
+    }
+    return RC_OK;
+}
+
+enum rc index_recount(struct index *index, struct err *err)
+{
+    struct plan plan = {.ix = index};
+    uint64_t dead = 0;
+    enum rc rc = plan_load(&plan, err);
+    if (rc == RC_OK) {
+        pthread_mutex_lock(&index->table);
+        index->rows_total = index->raw_bytes = index->block_bytes = index->short_blocks = 0;
+        index->disk_bytes = 0;
+        for (size_t i = 0; i < plan.count; i++) {
+            const struct place *p = &plan.item[i].place;
+            index->rows_total += p->rows;
+            index->raw_bytes += p->raw_bytes;
+            index->block_bytes += p->len;
+            index->short_blocks += p->raw_bytes < index->spec.block_bytes / 2 &&
+                                   p->rows < LIMIT_BLOCK_ROWS / 2;
+            dead += plan.item[i].dead;
+            if (p->last_seq >= index->next_seq)
+                index->next_seq = p->last_seq + 1;
+        }
+        for (size_t i = 0; i < plan.seg_count; i++) {
+            index->disk_bytes += plan.seg[i].file_bytes;
+            if (plan.seg[i].number >= index->next_segment)
+                index->next_segment = plan.seg[i].number + 1;
+        }
+        index->block_raw_bytes = index->raw_bytes;
+        index->blocks = plan.count;
+        index->segments = plan.seg_count;
+        index->docs = index->rows_total - dead;
+        pthread_mutex_unlock(&index->table);
+    }
+    plan_done(&plan);
+    return rc;
+}
+
+/* ---- choosing */
+
+static bool is_short(const struct plan *plan, const struct item *it)
+{
+    return it->place.raw_bytes < plan->ix->spec.block_bytes / 2 &&
+           it->place.rows < LIMIT_BLOCK_ROWS / 2;
+}
+
+static void choose_segments(struct plan *plan, bool force)
+{
+    bool unclean = false;
+    for (size_t i = 0; i < plan->seg_count; i++) {
+        struct seg *s = &plan->seg[i];
+        uint64_t percent = force ? 99 : LIVE_PERCENT;
+        s->chosen = s->live_bytes * 100 < s->named_bytes * percent ||
+                    s->named_bytes * 100 < s->file_bytes * (force ? 90 : LIVE_PERCENT);
+        /* A segment with a header, a footer and one block is not garbage. */
+        if (s->file_bytes - s->named_bytes < 16 * KIB && s->live_bytes == s->named_bytes)
+            s->chosen = false;
+        unclean = unclean || (!s->chosen && s->file_bytes - s->named_bytes >= 64 * KIB);
+    }
+    plan->drop_tombstones = !unclean;
+    for (size_t i = 0; i < plan->count; i++)
+        plan->item[i].chosen = plan_segment(plan, plan->item[i].place.segment)->chosen ||
+                               (force && plan->item[i].dead != 0);
+}
+
+/* Runs of short neighbours. What is chosen already is a neighbour like any other. */
+static void choose_short(struct plan *plan, bool force)
+{
+    for (size_t i = 0; i < plan->count;) {
+        size_t to = i, shorts = 0;
+        uint64_t raw = 0;
+        while (to < plan->count && (is_short(plan, &plan->item[to]) || plan->item[to].chosen)) {
+            shorts += is_short(plan, &plan->item[to]);
+            raw += plan->item[to].place.raw_bytes;
+            to++;
+        }
+        /* Joining must pay: fewer blocks come out than go in. */
+        size_t out = (size_t)(raw / plan->ix->spec.block_bytes) + 1;
+        if (shorts >= 2 && (force ? out < to - i : shorts >= JOIN_FROM / 2 && out * 2 <= to - i))
+            for (size_t k = i; k < to; k++)
+                plan->item[k].chosen = true;
+        i = to == i ? i + 1 : to;
+    }
+}
+
+/* ---- rewriting one run of blocks */
+
+struct built {
+    struct row row; /* slices hold offsets until it is packed */
+    size_t doc_at, id_at;
+};
+
+struct step {
+    struct plan *plan;
+    struct index *ix;
+    struct row_reader reader;
+    struct built *built;
+    size_t count, cap;
+    struct buf docs, names;
+    struct place *out;
+    size_t out_count, out_cap;
+    uint64_t *dropped; /* seqs whose bit is cleared */
+    size_t dropped_count, dropped_cap;
+    uint64_t *gone; /* pairs: hash, seq of dropped tombstones */
+    size_t gone_count, gone_cap;
+    uint64_t dropped_raw;
+    bool older_clean;
+};
+
+static bool grow(void **list, size_t *cap, size_t count, size_t size)
+{
+    if (count < *cap)
+        return true;
+    size_t more = *cap == 0 ? 64 : *cap * 2;
+    void *p = realloc(*list, more * size);
+    if (p == NULL)
+        return false;
+    *list = p;
+    *cap = more;
+    return true;
+}
+
+static enum rc append_block(struct step *s, struct slice record, const struct row *rows,
+                            size_t count, struct err *err)
+{
+    struct segment_writer *w = NULL;
+    uint64_t at = 0;
+    TRY(checkpoint_segment(s->ix, &w, err));
+    struct segment_entry entry = {.first_seq = rows[0].seq, .last_seq = rows[count - 1].seq,
+                                  .rows = (uint32_t)count};
+    TRY(segment_append(w, record, &entry, &at, err));
+    if (!grow((void **)&s->out, &s->out_cap, s->out_count, sizeof *s->out))
+        return RC_NOMEM;
+    s->out[s->out_count++] = (struct place){
+        .first_seq = rows[0].seq,
+        .last_seq = rows[count - 1].seq,
+        .segment = segment_number(w),
+        .len = (uint32_t)record.len,
+        .at = at,
+        .rows = (uint32_t)count,
+        .raw_bytes = (uint32_t)s->docs.len,
+    };
+    return RC_OK;
+}
+
+static enum rc flush_built(struct step *s, struct err *err)
+{
+    struct buf record = {0};
+    enum rc rc = RC_OK;
+    if (s->count == 0)
+        return RC_OK;
+    struct row *rows = malloc(s->count * sizeof *rows);
+    if (rows == NULL || s->docs.failed || s->names.failed) {
+        rc = RC_NOMEM;
+        goto out;
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        const struct built *b = &s->built[i];
+        rows[i] = b->row;
+        rows[i].doc.ptr = s->docs.ptr + b->doc_at;
+        rows[i].id.ptr = s->names.ptr + b->id_at;
+        rows[i].routing.ptr = s->names.ptr + b->id_at + b->row.id.len;
+    }
+    TRY_OUT(block_pack(s->ix->number, &s->ix->spec, rows, s->count, &record, err));
+    TRY_OUT(append_block(s, buf_slice(&record), rows, s->count, err));
+    s->count = 0;
+    s->docs.len = s->names.len = 0;
+out:
+    free(rows);
+    buf_done(&record);
+    return rc;
+}
+
+static enum rc keep_row(struct step *s, const struct row *row, struct err *err)
+{
+    if (s->count != 0 && (s->docs.len + row->doc.len > s->ix->spec.block_bytes ||
+                          s->count == LIMIT_BLOCK_ROWS))
+        TRY(flush_built(s, err));
+    if (!grow((void **)&s->built, &s->cap, s->count, sizeof *s->built))
+        return RC_NOMEM;
+    s->built[s->count++] = (struct built){*row, s->docs.len, s->names.len};
+    buf_put_slice(&s->docs, row->doc);
+    buf_put_slice(&s->names, row->id);
+    buf_put_slice(&s->names, row->routing);
+    return s->docs.failed || s->names.failed ? RC_NOMEM : RC_OK;
+}
+
+static enum rc drop_row(struct step *s, const struct row *row)
+{
+    if (!grow((void **)&s->dropped, &s->dropped_cap, s->dropped_count, sizeof *s->dropped))
+        return RC_NOMEM;
+    s->dropped[s->dropped_count++] = row->seq;
+    s->dropped_raw += row->doc.len;
+    if (row->kind != ROW_TOMBSTONE)
+        return RC_OK;
+    if (!grow((void **)&s->gone, &s->gone_cap, s->gone_count + 1, sizeof *s->gone))
+        return RC_NOMEM;
+    s->gone[s->gone_count++] = index_hash(s->ix, row->id);
+    s->gone[s->gone_count++] = row->seq;
+    return RC_OK;
+}
+
+/* P1, P2. */
+static bool may_drop(struct step *s, const struct row *row, const uint8_t *bits)
+{
+    uint64_t bit = row->seq % CATALOG_DEAD_SEQS;
+    if ((bits[bit / 8] >> (bit % 8) & 1) == 0)
+        return false;
+    if (row->kind == ROW_TOMBSTONE)
+        return s->older_clean && s->plan->drop_tombstones && row->seq < s->ix->gc_seq;
+    pthread_mutex_lock(&s->ix->table);
+    bool needed = snapshots_need_locked(s->ix, row->seq);
+    pthread_mutex_unlock(&s->ix->table);
+    return !needed;
+}
+
+static enum rc rewrite_block(struct step *s, const struct place *place, struct err *err)
+{
+    uint8_t bits[CATALOG_DEAD_BYTES];
+    uint64_t chunk = UINT64_MAX;
+    bool left = false;
+    TRY(row_reader_seek(&s->reader, s->ix, place->first_seq, err));
+    for (size_t i = 0; i < row_reader_count(&s->reader); i++) {
+        struct row row;
+        row_reader_row(&s->reader, i, &row);
+        if (row.seq / CATALOG_DEAD_SEQS != chunk) {
+            chunk = row.seq / CATALOG_DEAD_SEQS;
+            TRY(catalog_get_dead(s->ix->store->catalog, s->ix->number, chunk, bits, err));
+        }
+        uint64_t bit = row.seq % CATALOG_DEAD_SEQS;
+        if (may_drop(s, &row, bits)) {
+            TRY(drop_row(s, &row));
+            continue;
+        }
+        left = left || (row.kind != ROW_TOMBSTONE && (bits[bit / 8] >> (bit % 8) & 1) != 0);
+        TRY(keep_row(s, &row, err));
+    }
+    s->older_clean = s->older_clean && !left;
+    return RC_OK;
+}
+
+/* ---- committing a step */
+
+static enum rc clear_dead(struct step *s, struct catalog_txn *txn, struct err *err)
+{
+    uint8_t bits[CATALOG_DEAD_BYTES];
+    for (size_t i = 0; i < s->dropped_count;) {
+        uint64_t chunk = s->dropped[i] / CATALOG_DEAD_SEQS;
+        TRY(catalog_txn_get_dead(txn, s->ix->number, chunk, bits, err));
+        for (; i < s->dropped_count && s->dropped[i] / CATALOG_DEAD_SEQS == chunk; i++) {
+            uint64_t bit = s->dropped[i] % CATALOG_DEAD_SEQS;
+            bits[bit / 8] = (uint8_t)(bits[bit / 8] & ~(1u << (bit % 8)));
+        }
+        TRY(catalog_put_dead(txn, s->ix->number, chunk, bits, err));
+    }
+    return RC_OK;
+}
+
+static enum rc clear_ids(struct step *s, struct catalog_txn *txn, struct err *err)
+{
+    uint64_t seqs[CANDIDATES_MAX];
+    for (size_t i = 0; i < s->gone_count; i += 2) {
+        size_t n = 0, kept = 0;
+        TRY(catalog_txn_get_ids(txn, s->ix->number, s->gone[i], seqs, CANDIDATES_MAX, &n, err));
+        for (size_t k = 0; k < n; k++)
+            if (seqs[k] != s->gone[i + 1])
+                seqs[kept++] = seqs[k];
+        if (kept != n)
+            TRY(catalog_put_ids(txn, s->ix->number, s->gone[i], seqs, kept, err));
+    }
+    return RC_OK;
+}
+
+static enum rc replace_blocks(struct step *s, size_t from, size_t to, struct err *err)
+{
+    struct catalog_txn *txn = NULL;
+    enum rc rc = catalog_begin_removal(s->ix->store->catalog, &txn, err);
+    TRY_OUT(rc);
+    for (size_t i = from; i < to; i++)
+        TRY_OUT(catalog_delete_block(txn, s->ix->number, s->plan->item[i].place.first_seq, err));
+    for (size_t i = 0; i < s->out_count; i++)
+        TRY_OUT(catalog_put_block(txn, s->ix->number, &s->out[i], err));
+    TRY_OUT(clear_dead(s, txn, err));
+    TRY_OUT(clear_ids(s, txn, err));
+    struct catalog_txn *whole = txn;
+    txn = NULL;
+    rc = catalog_commit(whole, err);
+out:
+    catalog_abort(txn);
+    return rc;
+}
+
+static void count_step(struct step *s, size_t from, size_t to)
+{
+    struct index *ix = s->ix;
+    pthread_mutex_lock(&ix->table);
+    for (size_t i = from; i < to; i++) {
+        ix->block_bytes -= s->plan->item[i].place.len;
+        ix->block_raw_bytes -= s->plan->item[i].place.raw_bytes;
+    }
+    for (size_t i = 0; i < s->out_count; i++) {
+        ix->block_bytes += s->out[i].len;
+        ix->block_raw_bytes += s->out[i].raw_bytes;
+        ix->disk_bytes += s->out[i].len;
+    }
+    ix->blocks = ix->blocks - (to - from) + s->out_count;
+    ix->rows_total -= s->dropped_count;
+    ix->raw_bytes -= s->dropped_raw;
+    pthread_mutex_unlock(&ix->table);
+}
+
+/* Rewrite items [from, to), neighbours all of them, in one transaction. */
+static enum rc run_step(struct plan *plan, size_t from, size_t *to_io, bool *older_clean,
+                        struct err *err)
+{
+    struct step s = {.plan = plan, .ix = plan->ix, .older_clean = *older_clean};
+    size_t i = from;
+    enum rc rc = RC_OK;
+    row_reader_init(&s.reader, plan->ix->store, BLOCK_ALL, false);
+    for (; i < *to_io && s.gone_count < 2 * STEP_TOMBSTONES; i++)
+        TRY_OUT(rewrite_block(&s, &plan->item[i].place, err));
+    TRY_OUT(flush_built(&s, err));
+    if (s.out_count != 0)
+        TRY_OUT(segment_sync(plan->ix->segment, err));
+    TRY_OUT(replace_blocks(&s, from, i, err));
+    count_step(&s, from, i);
+    *older_clean = s.older_clean;
+    *to_io = i;
+out:
+    row_reader_done(&s.reader);
+    free(s.built);
+    free(s.out);
+    free(s.dropped);
+    free(s.gone);
+    buf_done(&s.docs);
+    buf_done(&s.names);
+    return rc;
+}
+
+/* ---- a pass over an index */
+
+static enum rc rewrite_chosen(struct plan *plan, size_t *steps_out, struct err *err)
+{
+    struct store *store = plan->ix->store;
+    bool older_clean = true;
+    enum rc rc = RC_OK;
+    for (size_t i = 0; i < plan->count && rc == RC_OK;) {
+        if (!plan->item[i].chosen) {
+            older_clean = older_clean && plan->item[i].dead == 0;
+            i++;
+            continue;
+        }
+        size_t to = i;
+        while (to < plan->count && to - i < STEP_BLOCKS && plan->item[to].chosen)
+            to++;
+        pthread_mutex_lock(&store->layout);
+        if (atomic_load(&plan->ix->deleted))
+            rc = RC_NOT_FOUND;
+        else
+            rc = run_step(plan, i, &to, &older_clean, err);
+        if (rc != RC_OK && plan->ix->segment != NULL) {
+            segment_writer_close(plan->ix->segment); /* what it holds may not be synced */
+            plan->ix->segment = NULL;
+        }
+        pthread_mutex_unlock(&store->layout);
+        i = to;
+        (*steps_out)++;
+    }
+    return rc;
+}
+
+/* P3. */
+static void remove_segments(struct plan *plan)
+{
+    struct index *ix = plan->ix;
+    char dir[512], path[600];
+    index_dir(ix, dir, sizeof dir);
+    pthread_mutex_lock(&ix->store->layout);
+    for (size_t i = 0; i < plan->seg_count; i++) {
+        struct seg *s = &plan->seg[i];
+        struct err ignored = {0};
+        bool named = ix->segment != NULL && segment_number(ix->segment) == s->number;
+        for (size_t k = 0; k < plan->count; k++)
+            named = named || (plan->item[k].place.segment == s->number && !plan->item[k].chosen);
+        if (named)
+            continue;
+        segment_files_forget(ix->store->files, ix->number, s->number);
+        cache_forget(ix->store->cache, ix->number, s->number);
+        segment_path(path, sizeof path, dir, s->number);
+        if (io_unlink(path, &ignored) != RC_OK)
+            continue; /* swept at the next start */
+        pthread_mutex_lock(&ix->table);
+        ix->segments--;
+        ix->disk_bytes = ix->disk_bytes > s->file_bytes ? ix->disk_bytes - s->file_bytes : 0;
+        pthread_mutex_unlock(&ix->table);
+    }
+    pthread_mutex_unlock(&ix->store->layout);
+}
+
+static bool worth_looking(struct index *ix)
+{
+    pthread_mutex_lock(&ix->table);
+    bool worth = ix->short_blocks >= JOIN_FROM || ix->dead_since * 4 > ix->rows_total ||
+                 (ix->dead_since > 0 && ix->docs == 0);
+    if (worth)
+        ix->dead_since = ix->short_blocks = 0;
+    pthread_mutex_unlock(&ix->table);
+    return worth;
+}
+
+static void sample_gc(struct index *ix)
+{
+    uint64_t now = mono_ms();
+    pthread_mutex_lock(&ix->write);
+    if (now >= ix->gc_next_ms) {
+        ix->gc_seq = ix->gc_next_seq;
+        ix->gc_next_seq = ix->next_seq;
+        ix->gc_next_ms = now + ix->store->o.gc_deletes_ms;
+    }
+    pthread_mutex_unlock(&ix->write);
+}
+
+static enum rc compact_index(struct index *ix, bool force, struct err *err)
+{
+    struct plan plan = {.ix = ix};
+    size_t steps = 0;
+    sample_gc(ix);
+    if (atomic_load(&ix->deleted) || (!force && !worth_looking(ix)))
+        return RC_OK;
+    enum rc rc = RC_OK;
+    pthread_mutex_lock(&ix->store->layout);
+    if (!atomic_load(&ix->deleted)) {
+        rc = plan_load(&plan, err);
+        if (rc == RC_OK) {
+            choose_segments(&plan, force);
+            choose_short(&plan, force);
+            /* Rows must not go back to where they are taken from. */
+            for (size_t i = 0; i < plan.count && rc == RC_OK; i++)
+                if (plan.item[i].chosen && ix->segment != NULL &&
+                    plan.item[i].place.segment == segment_number(ix->segment))
+                    rc = checkpoint_finish_segment(ix, err);
+        }
+    }
+    pthread_mutex_unlock(&ix->store->layout);
+    if (rc == RC_OK)
+        rc = rewrite_chosen(&plan, &steps, err);
+    if (rc == RC_OK && steps != 0) {
+        remove_segments(&plan);
+        atomic_fetch_add(&ix->store->rewrites, steps);
+    }
+    plan_done(&plan);
+    return rc == RC_NOT_FOUND ? RC_OK : rc;
+}
+
+/* ---- deleted indices */
+
+static enum rc drop_keys(struct store *store, uint32_t index_no, struct err *err)
+{
+    uint8_t key[4];
+    bool more = true;
+    put_be32(key, index_no);
+    while (more) {
+        struct catalog_txn *txn = NULL;
+        TRY(catalog_begin_removal(store->catalog, &txn, err));
+        enum rc rc = catalog_drop_index(txn, index_no, LIMIT_CATALOG_TXN_KEYS, &more, err);
+        if (rc == RC_OK && !more)
+            rc = catalog_delete(txn, KIND_STATE, slice_of(key, 4), err);
+        if (rc != RC_OK && rc != RC_NOT_FOUND) {
+            catalog_abort(txn);
+            return rc;
+        }
+        TRY(catalog_commit(txn, err));
+    }
+    return RC_OK;
+}
+
+static enum rc drop_index(struct store *store, const struct drop *drop, struct err *err)
+{
+    char path[800];
+    /* A checkpoint that had begun before the name went is over when the lock is ours. */
+    pthread_mutex_lock(&store->layout);
+    segment_files_forget(store->files, drop->index_no, UINT32_MAX);
+    cache_forget(store->cache, drop->index_no, UINT32_MAX);
+    enum rc rc = RC_OK;
+    if (drop->dir_name[0] != 0) {
+        snprintf(path, sizeof path, "%s/indices/%s", store->path, drop->dir_name);
+        rc = io_remove_dir(path, err);
+    }
+    pthread_mutex_unlock(&store->layout);
+    return rc == RC_OK ? drop_keys(store, drop->index_no, err) : rc;
+}
+
+static void run_drops(struct store *store, struct drop *list)
+{
+    while (list != NULL) {
+        struct drop *d = list;
+        struct err err = {0};
+        list = d->next;
+        if (drop_index(store, d, &err) == RC_OK) {
+            free(d);
+            continue;
+        }
+        store_event(store, 1, "removing a deleted index will be repeated: %s", err.msg);
+        pthread_mutex_lock(&store->wake);
+        d->next = store->drops;
+        store->drops = d;
+        pthread_mutex_unlock(&store->wake);
+    }
+}
+
+/* ---- the thread */
+
+void compact_poke(struct store *store)
+{
+    pthread_mutex_lock(&store->wake);
+    store->compact_now = true;
+    pthread_cond_signal(&store->wake_compact);
+    pthread_mutex_unlock(&store->wake);
+}
+
+static void merge_done_run(struct task *task)
+{
+    struct flush_request *f =
+        (struct flush_request *)((char *)task - offsetof(struct flush_request, task));
+    f->done(f->arg, f->rc, &f->err);
+    free(f);
+}
+
+static bool wanted(const struct flush_request *merges, const struct index *ix)
+{
+    for (const struct flush_request *f = merges; f != NULL; f = f->next)
+        if (f->index == NULL || f->index == ix)
+            return true;
+    return false;
+}
+
+static void compact_all(struct store *store, struct flush_request *merges, bool *complaining)
+{
+    struct index **list = NULL;
+    size_t n = 0;
+    struct err err = {0};
+    enum rc rc = store_all(store, &list, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (rc == RC_OK)
+            rc = compact_index(list[i], wanted(merges, list[i]), &err);
+        index_release(list[i]);
+    }
+    free(list);
+    if (rc != RC_OK && !*complaining)
+        store_event(store, 1, "compaction failed, will be repeated: %s", err.msg);
+    *complaining = rc != RC_OK;
+    while (merges != NULL) {
+        struct flush_request *f = merges;
+        merges = f->next;
+        f->rc = rc;
+        f->err = err;
+        f->task.run = merge_done_run;
+        work_submit(store->o.work, WORK_GET, &f->task);
+    }
+}
+
+void *compact_main(void *arg)
+{
+    struct store *store = arg;
+    bool complaining = false;
+    pthread_mutex_lock(&store->wake);
+    while (!store->stopping) {
+        struct timespec until;
+        if (!store->compact_now && store->merges == NULL) {
+            clock_gettime(CLOCK_REALTIME, &until);
+            until.tv_sec += TICK_MS / 1000;
+            pthread_cond_timedwait(&store->wake_compact, &store->wake, &until);
+            continue;
+        }
+        struct flush_request *merges = store->merges;
+        struct drop *drops = store->drops;
+        store->merges = NULL;
+        store->drops = NULL;
+        store->compact_now = false;
+        pthread_mutex_unlock(&store->wake);
+        run_drops(store, drops);
+        compact_all(store, merges, &complaining);
+        pthread_mutex_lock(&store->wake);
+    }
+    pthread_mutex_unlock(&store->wake);
+    return NULL;
+}

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Deciding writes. A step takes at most LIMIT_DECIDE_ITEMS items: what they need of existing rows
+ * is read outside locks (prepare); then, under index.write, each is checked to be still true, is
+ * decided, gets its seq and goes to the open block. An item whose id was written meanwhile is
+ * prepared again, unless the newer row lies in the open block, where it can be read at once. */
+#include "config/limits.h"
+#include "storage/txn.h"
+
+#include <stdlib.h>
+
+/* ---- refusing one item */
+
+static void refuse(struct write_item *item, const struct err *err)
+{
+    item->result = WRITE_REFUSED;
+    item->err = malloc(sizeof *item->err);
+    if (item->err != NULL)
+        *item->err = *err;
+}
+
+/* ---- preparing */
+
+static void plan_old(struct plan *plan, const struct row *row)
+{
+    plan->old_seq = row->seq;
+    plan->old_version = row->version;
+    plan->old_term = row->term;
+    plan->old_live = row->kind != ROW_TOMBSTONE;
+}
+
+/* Make the new document of an update from the current one. */
+static void plan_update(struct txn *txn, struct write_item *item, struct plan *plan,
+                        const struct row *row)
+{
+    struct err err = {0};
+    struct slice current = row != NULL && plan->old_live ? row->doc : SLICE_NONE;
+    plan->merged.len = 0;
+    enum rc rc = item->update(item, current, &plan->merged, &plan->action, &err);
+    if (rc == RC_OK && plan->merged.failed)
+        rc = err_set(&err, RC_NOMEM, 0, "no memory for the updated document");
+    /* The log's space was reserved for the bytes of the request; a merged document is longer. */
+    if (rc == RC_OK && plan->action == UPDATE_STORE && plan->merged.len > item->source.len) {
+        uint64_t more = plan->merged.len - item->source.len;
+        rc = wal_reserve(txn->store->wal, more);
+        if (rc == RC_OK)
+            txn->reserved += more;
+        else
+            err_set(&err, rc, 0, "no room in the write-ahead log for the updated document");
+    }
+    if (rc == RC_OK && plan->action == UPDATE_NOOP && item->want_source && current.len != 0) {
+        plan->merged.len = 0;
+        buf_put_slice(&plan->merged, current);
+    }
+    if (rc != RC_OK)
+        refuse(item, &err);
+}
+
+static enum rc prepare_item(struct txn *txn, struct index *ix, struct row_reader *reader,
+                            struct write_item *item, struct plan *plan)
+{
+    struct row row;
+    struct err err = {0};
+    plan->old_seq = SEQ_NONE;
+    plan->old_version = 0;
+    plan->old_live = false;
+    enum rc rc = index_find(reader, ix, item->id, plan->hash, &row, &err);
+    if (rc == RC_OK)
+        plan_old(plan, &row);
+    else if (rc != RC_NOT_FOUND) {
+        refuse(item, &err);
+        return RC_OK;
+    }
+    if (item->op == WRITE_UPDATE)
+        plan_update(txn, item, plan, rc == RC_OK ? &row : NULL);
+    return RC_OK;
+}
+
+struct candidate {
+    uint32_t item;
+    uint64_t seq;
+};
+
+static int by_seq(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    return x->seq != y->seq ? (x->seq < y->seq ? -1 : 1) : (x->item < y->item ? -1 : 1);
+}
+
+/* Does anything at all have to be read for these items? Fills the candidates, in order of seq so
+ * that each block is opened once. */
+static enum rc find_candidates(struct txn *txn, struct index *ix, size_t from, size_t to,
+                               struct candidate *list, size_t *count_out)
+{
+    uint64_t hash[LIMIT_DECIDE_ITEMS], deep[LIMIT_DECIDE_ITEMS];
+    uint64_t memory[LIMIT_DECIDE_ITEMS];
+    bool several[LIMIT_DECIDE_ITEMS];
+    uint32_t which[LIMIT_DECIDE_ITEMS];
+    size_t n = 0, found = 0;
+    pthread_mutex_lock(&ix->table);
+    bool client_ids = ix->has_client_ids;
+    for (size_t i = from; i < to; i++) {
+        uint32_t at = txn->order[i];
+        if (!txn->plan[at].keyed || txn->write->items[at].result != WRITE_PENDING)
+            continue;
+        uint64_t seqs[CANDIDATES_MAX], hidden[CANDIDATES_MAX];
+        size_t c = 0, h = 0;
+        which[n] = at;
+        hash[n] = txn->plan[at].hash;
+        bool fits = idmap_find(&ix->ids, hash[n], seqs, &c, hidden, &h, CANDIDATES_MAX);
+        memory[n++] = !fits || c != 0 ? (c != 0 ? seqs[0] : 0) : SEQ_NONE;
+    }
+    pthread_mutex_unlock(&ix->table);
+    if (client_ids && n != 0)
+        TRY(catalog_get_ids_many(ix->store->catalog, ix->number, hash, n, deep, several,
+                                 &txn->err));
+    for (size_t i = 0; i < n; i++) {
+        const struct write_item *item = &txn->write->items[which[i]];
+        uint64_t nonce, seq = SEQ_NONE;
+        if (memory[i] != SEQ_NONE)
+            seq = memory[i];
+        else if (client_ids && deep[i] != SEQ_NONE)
+            seq = deep[i];
+        else if (!made_id_parse(item->id, &nonce, &seq) && item->op != WRITE_UPDATE)
+            continue;
+        list[found++] = (struct candidate){which[i], seq};
+    }
+    *count_out = found;
+    qsort(list, found, sizeof *list, by_seq);
+    return RC_OK;
+}
+
+static enum rc prepare(struct txn *txn, struct index *ix, size_t from, size_t to)
+{
+    struct candidate list[LIMIT_DECIDE_ITEMS];
+    size_t n = 0;
+    bool documents = false;
+    pthread_mutex_lock(&ix->write);
+    uint64_t seen = ix->next_seq;
+    pthread_mutex_unlock(&ix->write);
+    for (size_t i = from; i < to; i++) {
+        struct write_item *item = &txn->write->items[txn->order[i]];
+        struct plan *plan = &txn->plan[txn->order[i]];
+        plan->seen_seq = seen;
+        plan->old_seq = SEQ_NONE;
+        plan->old_live = false;
+        plan->keyed = item->id.len != 0;
+        if (plan->keyed)
+            plan->hash = index_hash(ix, item->id);
+        documents = documents || item->op == WRITE_UPDATE;
+    }
+    TRY(find_candidates(txn, ix, from, to, list, &n));
+    struct row_reader reader;
+    enum rc rc = RC_OK;
+    row_reader_init(&reader, txn->store, documents ? BLOCK_ALL : BLOCK_META, false);
+    for (size_t i = 0; i < n && rc == RC_OK; i++)
+        rc = prepare_item(txn, ix, &reader, &txn->write->items[list[i].item],
+                          &txn->plan[list[i].item]);
+    row_reader_done(&reader);
+    return rc;
+}
+
+/* ---- deciding; the caller holds index.write */
+
+/* Is the plan still true? RC_AGAIN: prepare again. A newer row in the open block is taken over. */
+static enum rc recheck(struct index *ix, const struct write_item *item, struct plan *plan)
+{
+    uint64_t seqs[CANDIDATES_MAX], hidden[CANDIDATES_MAX];
+    size_t n = 0, h = 0;
+    if (ix->next_seq == plan->seen_seq)
+        return RC_OK;
+    pthread_mutex_lock(&ix->table);
+    bool fits = idmap_find(&ix->ids, plan->hash, seqs, &n, hidden, &h, CANDIDATES_MAX);
+    pthread_mutex_unlock(&ix->table);
+    if (!fits)
+        return RC_AGAIN;
+    for (size_t i = 0; i < n; i++) {
+        size_t at;
+        struct row row;
+        if (seqs[i] < plan->seen_seq)
+            continue;
+        if (item->op == WRITE_UPDATE || ix->open == NULL ||
+            rows_find(ix->open, seqs[i], &at) != RC_OK)
+            return RC_AGAIN;
+        rows_get(ix->open, at, &row);
+        if (slice_eq(row.id, item->id))
+            plan_old(plan, &row);
+    }
+    return RC_OK;
+}
+
+static void conflict(struct write_item *item, const struct plan *plan, enum write_result result)
+{
+    item->result = result;
+    item->seq = plan->old_live ? plan->old_seq : SEQ_NONE;
+    item->version_out = plan->old_live ? plan->old_version : 0;
+    item->term = plan->old_term;
+}
+
+/* Conditions of the write. True: it goes on, *version_out is the new row's. */
+static bool conditions_hold(struct write_item *item, const struct plan *plan,
+                            uint64_t *version_out)
+{
+    bool there = plan->old_seq != SEQ_NONE;
+    *version_out = there ? plan->old_version + 1 : 1;
+    if (item->if_seq_no != SEQ_NONE &&
+        (!plan->old_live || plan->old_seq != item->if_seq_no ||
+         plan->old_term != item->if_primary_term)) {
+        conflict(item, plan, WRITE_CONFLICT);
+        return false;
+    }
+    if (item->versioning != VERSION_INTERNAL) {
+        /* A tombstone's version counts, as in Elasticsearch within index.gc_deletes. */
+        bool gte = item->versioning == VERSION_EXTERNAL_GTE;
+        if (there && (gte ? plan->old_version > item->version
+                          : plan->old_version >= item->version)) {
+            conflict(item, plan, WRITE_CONFLICT);
+            item->version_out = plan->old_version;
+            return false;
+        }
+        *version_out = item->version;
+    }
+    if (item->op == WRITE_CREATE && plan->old_live) {
+        conflict(item, plan, WRITE_EXISTS);
+        return false;
+    }
+    return true;
+}
+
+static void nothing_to_do(struct write_item *item, struct plan *plan, enum write_result result)
+{
+    item->result = result;
+    item->seq = plan->old_seq;
+    item->version_out = plan->old_version == 0 ? 1 : plan->old_version;
+    item->term = plan->old_term;
+    if (item->want_source && result == WRITE_NOOP && plan->merged.len != 0) {
+        item->source_out = buf_slice(&plan->merged);
+        plan->merged = (struct buf){0};
+    }
+}
+
+/* The row that an item writes; false when it writes none (its result is set). */
+static bool make_row(struct write_item *item, struct plan *plan, struct row *row)
+{
+    bool tombstone = item->op == WRITE_DELETE;
+    if (!conditions_hold(item, plan, &row->version))
+        return false;
+    if (item->op == WRITE_UPDATE) {
+        if (plan->action == UPDATE_MISSING)
+            nothing_to_do(item, plan, WRITE_NOT_FOUND);
+        if (plan->action == UPDATE_NOOP)
+            nothing_to_do(item, plan, WRITE_NOOP);
+        if (plan->action == UPDATE_MISSING || plan->action == UPDATE_NOOP)
+            return false;
+        tombstone = plan->action == UPDATE_DELETE;
+    }
+    /* A delete of nothing is only worth a row when it carries a version to remember. */
+    if (tombstone && !plan->old_live && item->versioning == VERSION_INTERNAL) {
+        nothing_to_do(item, plan, WRITE_NOT_FOUND);
+        return false;
+    }
+    row->kind = tombstone ? ROW_TOMBSTONE : plan->keyed ? ROW_CLIENT : ROW_MADE;
+    row->id = plan->keyed ? item->id : SLICE_NONE;
+    row->routing = item->routing;
+    row->doc = tombstone                   ? SLICE_NONE
+               : item->op == WRITE_UPDATE ? buf_slice(&plan->merged)
+                                           : item->source;
+    item->result = tombstone        ? (plan->old_live ? WRITE_DELETED : WRITE_NOT_FOUND)
+                   : plan->old_live ? WRITE_UPDATED
+                                    : WRITE_CREATED;
+    return true;
+}
+
+static bool push_u32(uint32_t **list, size_t *count, size_t *cap, uint32_t v)
+{
+    if (*count == *cap) {
+        size_t more = *cap == 0 ? 64 : *cap * 2;
+        uint32_t *p = realloc(*list, more * sizeof *p);
+        if (p == NULL)
+            return false;
+        *list = p;
+        *cap = more;
+    }
+    (*list)[(*count)++] = v;
+    return true;
+}
+
+struct background_pack {
+    struct task task;
+    struct index *index;
+    struct pending *pending;
+};
+
+static void background_pack_run(struct task *task)
+{
+    struct background_pack *b = (struct background_pack *)task;
+    struct err err = {0};
+    /* A failure is no loss: the rows are in the log, and the checkpoint packs again. */
+    (void)!pending_pack(b->index, b->pending, &err);
+    pending_release(b->pending);
+    index_release(b->index);
+    free(b);
+}
+
+/* A shared block is nobody's to wait for: it is packed in the background. */
+static void pack_later(struct index *ix, struct pending *p)
+{
+    struct background_pack *b = malloc(sizeof *b);
+    if (b == NULL) { /* the checkpoint will pack it */
+        pending_release(p);
+        return;
+    }
+    b->task.run = background_pack_run;
+    b->index = index_retain(ix);
+    b->pending = p;
+    work_submit(ix->store->o.work, WORK_BACKGROUND, &b->task);
+}
+
+/* Seal the open block. If all its rows are this write's, they go to the log as that block. */
+static enum rc seal(struct txn *txn, struct touch *touch)
+{
+    struct index *ix = touch->index;
+    bool own = ix->owner == txn->number && !ix->mixed;
+    struct pending *p = NULL;
+    if (own && touch->block_count == touch->block_cap) {
+        size_t cap = touch->block_cap == 0 ? 16 : touch->block_cap * 2;
+        struct pending **list = realloc(touch->block, cap * sizeof(struct pending *));
+        if (list == NULL)
+            return RC_NOMEM;
+        touch->block = list;
+        touch->block_cap = cap;
+    }
+    TRY(index_seal_locked(ix, &p));
+    if (own) {
+        touch->block[touch->block_count++] = p;
+        touch->loose_count = touch->loose_fixed;
+    } else {
+        touch->loose_fixed = touch->loose_count;
+        pack_later(ix, p);
+    }
+    touch->open_first = SEQ_NONE;
+    return RC_OK;
+}
+
+/* Make the open block one that takes this row: seal a full one, begin or enlarge. */
+static enum rc make_room(struct txn *txn, struct touch *touch, const struct row *row, size_t ahead)
+{
+    struct index *ix = touch->index;
+    size_t target = ix->spec.block_bytes;
+    if (ix->open != NULL && rows_count(ix->open) != 0 &&
+        (rows_raw_bytes(ix->open) + row->doc.len > target ||
+         rows_count(ix->open) >= LIMIT_BLOCK_ROWS))
+        TRY(seal(txn, touch));
+    if (ix->open != NULL)
+        return RC_OK;
+    size_t bytes = ahead < target ? ahead : target;
+    if (bytes < row->doc.len)
+        bytes = row->doc.len;
+    struct rows *rows = rows_create(bytes, bytes / 256 + 4);
+    if (rows == NULL)
+        return RC_NOMEM;
+    pthread_mutex_lock(&ix->table);
+    ix->open = rows;
+    pthread_mutex_unlock(&ix->table);
+    ix->open_at = wal_head(ix->store->wal);
+    ix->owner = txn->number;
+    ix->mixed = false;
+    return RC_OK;
+}
+
+static enum rc append(struct index *ix, const struct row *row)
+{
+    while (!rows_append(ix->open, row)) {
+        struct rows *bigger = rows_grow(ix->open, row->doc.len);
+        if (bigger == NULL)
+            return RC_NOMEM;
+        struct rows *old = ix->open;
+        pthread_mutex_lock(&ix->table);
+        ix->open = bigger;
+        pthread_mutex_unlock(&ix->table);
+        rows_release(old);
+    }
+    return RC_OK;
+}
+
+/* Give the row its seq and write it. `ahead`: bytes of documents that will probably follow. */
+static enum rc write_row(struct txn *txn, struct touch *touch, uint32_t at, struct row *row,
+                         size_t ahead)
+{
+    struct index *ix = touch->index;
+    struct write_item *item = &txn->write->items[at];
+    struct plan *plan = &txn->plan[at];
+    TRY(make_room(txn, touch, row, ahead));
+    if (touch->open_first != SEQ_NONE && (rows_count(ix->open) == 0 ||
+                                          rows_first_seq(ix->open) != touch->open_first))
+        touch->loose_fixed = touch->loose_count; /* somebody else sealed the block of our rows */
+    if (!push_u32(&touch->loose, &touch->loose_count, &touch->loose_cap, at))
+        return RC_NOMEM;
+    row->seq = ix->next_seq;
+    row->nonce = index_nonce_locked(ix);
+    row->term = index_term_locked(ix);
+    TRY(append(ix, row));
+    ix->next_seq++;
+    ix->mixed = ix->mixed || ix->owner != txn->number;
+    touch->open_first = rows_first_seq(ix->open);
+    pthread_mutex_lock(&ix->table);
+    index_apply_locked(ix, row, plan->hash, plan->old_seq, plan->old_live);
+    pthread_mutex_unlock(&ix->table);
+    plan->wrote = true;
+    plan->kind = (uint8_t)row->kind;
+    item->seq = row->seq;
+    item->version_out = row->version;
+    item->term = row->term;
+    item->nonce = row->nonce;
+    return RC_OK;
+}
+
+/* A made-form id of this run that was not given out is a mistake, not an id. */
+static bool foreign_made(struct index *ix, struct write_item *item)
+{
+    uint64_t nonce, seq;
+    bool given_out = true;
+    if (!made_id_parse(item->id, &nonce, &seq))
+        return false;
+    bool own = index_owns_made_locked(ix, nonce, seq, &given_out);
+    if (!own || (given_out && seq < ix->next_seq))
+        return false;
+    struct err err = {0};
+    err_set(&err, RC_INVALID, 0, "id [%.*s] has the form of an id made by this index but was not "
+            "given out", SLICE_FMT(item->id));
+    refuse(item, &err);
+    return true;
+}
+
+static enum rc decide_item(struct txn *txn, struct touch *touch, uint32_t at, size_t ahead)
+{
+    struct write_item *item = &txn->write->items[at];
+    struct plan *plan = &txn->plan[at];
+    struct row row = {0};
+    if (item->result != WRITE_PENDING)
+        return RC_OK;
+    if (plan->keyed) {
+        TRY(recheck(touch->index, item, plan));
+        if (plan->old_seq == SEQ_NONE && item->op != WRITE_DELETE &&
+            foreign_made(touch->index, item))
+            return RC_OK;
+    }
+    if (!make_row(item, plan, &row))
+        return RC_OK;
+    return write_row(txn, touch, at, &row, ahead);
+}
+
+/* One step: as many of order[from .. to) as stay true. *next_out: where to go on. */
+static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to, size_t ahead,
+                    size_t *next_out)
+{
+    struct index *ix = touch->index;
+    enum rc rc = RC_OK;
+    size_t i = from;
+    pthread_mutex_lock(&ix->write);
+    pthread_mutex_lock(&ix->table);
+    if (!touch->ticketed)
+        touch->ticketed = index_ticket_locked(ix, &touch->ticket);
+    bool ready = touch->ticketed && index_reserve_locked(ix, to - from);
+    pthread_mutex_unlock(&ix->table);
+    rc = ready ? index_begin_run_locked(ix) : RC_NOMEM;
+    for (; i < to && rc == RC_OK; i++) {
+        rc = decide_item(txn, touch, txn->order[i], ahead);
+        if (rc == RC_AGAIN)
+            break;
+    }
+    ix->written_ms = mono_ms();
+    pthread_mutex_lock(&ix->table);
+    touch->wait.need = ix->ticket_next; /* everything issued so far must pass */
+    pthread_mutex_unlock(&ix->table);
+    pthread_mutex_unlock(&ix->write);
+    *next_out = i;
+    return rc == RC_AGAIN ? RC_OK : rc;
+}
+
+enum rc touch_decide(struct txn *txn, struct touch *touch)
+{
+    const struct write_item *items = txn->write->items;
+    size_t ahead = 0;
+    touch->open_first = SEQ_NONE;
+    for (size_t i = touch->from; i < touch->to; i++)
+        ahead += items[txn->order[i]].source.len;
+    for (size_t from = touch->from; from < touch->to;) {
+        size_t to = from, bytes = 0, next = from;
+        while (to < touch->to && to - from < LIMIT_DECIDE_ITEMS && bytes < LIMIT_DECIDE_BYTES)
+            bytes += items[txn->order[to++]].source.len;
+        TRY(prepare(txn, touch->index, from, to));
+        TRY(step(txn, touch, from, to, ahead, &next));
+        for (size_t i = from; i < next; i++)
+            ahead -= items[txn->order[i]].source.len;
+        from = next;
+    }
+    return RC_OK;
+}

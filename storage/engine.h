@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the engine: the structures that store.c, index.c, read.c, write.c, checkpoint.c,
+ * recover.c, compact.c and snapshot.c share. Nothing outside storage/ includes it.
+ *
+ * Lock order: store.names -> index.write -> index.table -> (cache, log, catalog: internal).
+ *   names   the table of indices
+ *   write   one index: deciding writes, the open block, tickets' issue. Never held over I/O or
+ *           compression
+ *   table   one index: what readers need to find a row; held for a look-up
+ *
+ * Where a row is, in order of age: open block -> sealed (pending) block -> segment. A row moves on
+ * only after the next place is readable, and readers look in that order, so none is missed.
+ *
+ * Tickets (S7). Each write takes a ticket from each index it touches, at its first step there, and
+ * notes at its last step there the newest ticket issued. It is answered when all tickets up to that
+ * one are in the log: everything it can have seen is then durable.
+ *
+ *   E1  a write's log records are its own rows only: blocks that hold nothing else, and its rows
+ *       in blocks shared with others. So a request is in the log whole or not at all.
+ *   E2  packed_seq of the catalog: every row below it is in a segment that the catalog names, with
+ *       all its effects (ids, dead rows); every row from it on is replayed from the log.
+ *   E3  effects are idempotent and commute: the highest seq of an id wins. */
+#ifndef STOWD_ENGINE_H
+#define STOWD_ENGINE_H
+
+#include "storage/cache.h"
+#include "storage/catalog.h"
+#include "storage/idmap.h"
+#include "storage/io.h"
+#include "storage/bytes.h"
+#include "storage/rows.h"
+#include "storage/segment.h"
+#include "storage/store.h"
+#include "storage/wal.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Ids whose hashes collide that the engine tells apart. */
+#define CANDIDATES_MAX 256
+/* Cache key of blocks that are not on disk yet. */
+#define SEGMENT_IN_MEMORY (UINT32_MAX - 1)
+/* Kinds of catalog values that are the engine's own. */
+#define KIND_NODE 'N'
+#define KIND_INDEX 'I'
+#define KIND_STATE 'S'
+
+/* A sealed block that the catalog does not name yet. */
+enum pending_state { PENDING_SEALED, PENDING_PACKING, PENDING_PACKED };
+struct pending {
+    atomic_size_t refs;
+    uint64_t first_seq, last_seq;
+    uint64_t wal_at; /* no record of its rows lies before this log position */
+    uint32_t rows_count, raw_bytes;
+    /* guarded by index.table */
+    enum pending_state state;
+    struct rows *rows; /* until packed */
+    struct buf record; /* once packed; immutable then */
+};
+
+/* A life of the daemon in which the index was written: its term is its ordinal + 1. */
+struct index_run {
+    uint64_t nonce;
+    uint64_t first_seq;
+};
+
+/* Immutable metadata with a count of references; meta is what callers see. */
+struct meta_ref {
+    struct index_meta meta;
+    atomic_size_t refs;
+    uint8_t bytes[];
+};
+
+struct ticket_wait {
+    uint64_t need;
+    void (*ready)(struct ticket_wait *wait); /* called without locks */
+    struct ticket_wait *next;
+};
+
+#define TICKETS_MIN 16
+
+struct index {
+    atomic_size_t refs;
+    struct store *store;
+    uint32_t number;
+    uint8_t uuid[16];
+    char uuid_text[23];
+    char dir_name[33];
+    uint64_t created_ms;
+    struct codec_spec spec;
+    size_t name_len;
+    char name[256];
+    atomic_bool deleted;
+
+    pthread_mutex_t write;
+    /* guarded by write */
+    uint64_t next_seq;
+    struct index_run *runs; /* changed under write and table, read under either */
+    size_t run_count;
+    bool run_begun;      /* this life has its entry in runs */
+    uint64_t owner;      /* number of the write whose rows the open block holds … */
+    bool mixed;          /* … or it holds those of several */
+    uint64_t open_at;    /* log position when the open block got its first row */
+    uint64_t written_ms; /* monotonic, last row */
+    uint32_t next_segment;
+
+    pthread_mutex_t table;
+    pthread_cond_t packed; /* a pending block became PACKED, or a ticket was passed */
+    /* guarded by table */
+    struct meta_ref *meta;
+    struct rows *open; /* changed under write and table */
+    struct pending **pending;
+    size_t pending_count, pending_cap;
+    struct idmap ids;
+    struct seqset dead, dead_frozen;
+    bool has_client_ids;
+    struct snapshot *snapshots;
+    uint64_t docs;            /* live documents */
+    uint64_t rows_total;      /* rows in all places */
+    uint64_t raw_bytes;       /* of rows in all places */
+    uint64_t block_bytes, block_raw_bytes, blocks;
+    uint64_t disk_bytes, segments;
+    uint64_t dead_since;      /* rows that died since compaction last looked */
+    uint64_t short_blocks;    /* blocks in the catalog that joining may look at */
+    uint64_t ticket_next;     /* number of the next ticket */
+    uint64_t ticket_low;      /* all tickets below are in the log */
+    bool *ticket_done;        /* ring of [ticket_low, ticket_next) */
+    size_t ticket_cap;
+    struct ticket_wait *waits;
+
+    atomic_uint_fast64_t indexed, index_failed, deletes, gets, get_missing;
+
+    /* the checkpoint thread's and compaction's own, under store.layout */
+    struct segment_writer *segment;
+    /* A cut that a checkpoint has made and not yet carried over; survives a failed attempt. */
+    bool cut;
+    uint64_t cut_tickets;  /* all below must be in the log first */
+    uint64_t cut_packed;   /* E2, once the pending blocks are carried over */
+    size_t cut_pending;    /* how many of them */
+    /* Tombstones below gc_seq are older than index.gc_deletes; the next sample is on its way. */
+    uint64_t gc_seq, gc_next_seq, gc_next_ms;
+};
+
+struct flush_request {
+    struct index *index; /* NULL: all */
+    bool merge;
+    void (*done)(void *arg, enum rc rc, const struct err *err);
+    void *arg;
+    struct task task;
+    struct err err;
+    enum rc rc;
+    struct flush_request *next;
+};
+
+struct store {
+    struct store_options o;
+    char path[400];
+    int lock_fd;
+    struct catalog *catalog;
+    struct wal *wal;
+    struct cache *cache;
+    struct segment_files *files;
+    uint64_t run;
+    uint8_t run_seed[16];
+    uint8_t ids_raw[32]; /* cluster and node, of which the texts are made */
+    char cluster_uuid[23], node_id[23];
+    uint64_t hash_mask;
+
+    pthread_mutex_t names;
+    struct index **indices; /* sorted by name; guarded by names */
+    size_t index_count, index_cap;
+    uint32_t next_index;
+
+    pthread_mutex_t layout; /* who moves blocks: a checkpoint or a step of compaction */
+
+    pthread_mutex_t wake; /* the two background threads */
+    pthread_cond_t wake_checkpoint, wake_compact;
+    /* guarded by wake */
+    bool stopping, checkpoint_now, compact_now;
+    struct flush_request *flushes;
+    struct flush_request *merges;
+    uint64_t dirty_since_ms; /* 0: nothing to carry over */
+    struct drop *drops;      /* deleted indices whose keys are left */
+
+    pthread_t checkpoint_thread, compact_thread;
+    bool threads_started;
+    atomic_bool failed;     /* the log is dead */
+    atomic_uint_fast64_t checkpoints, checkpoint_failures, rewrites, joins;
+    atomic_uint_fast64_t pending_bytes; /* in memory, to be written to segments */
+    atomic_uint_fast64_t space_checked_ms, space_free, space_total;
+    atomic_bool space_low;
+};
+
+struct drop {
+    uint32_t index_no;
+    char dir_name[33];
+    struct drop *next;
+};
+
+/* ---- index.c */
+void base64url(const uint8_t *src, size_t len, char *dst); /* no padding, ends with a zero */
+MUST_CHECK enum rc index_make(struct store *store, const uint8_t uuid[16], uint32_t number,
+                              struct slice name, struct index **out);
+struct meta_ref *meta_ref_make(const struct index_meta *meta);
+/* The index' values in the catalog. */
+MUST_CHECK enum rc index_save(struct catalog_txn *txn, struct index *index, struct meta_ref *meta,
+                              struct err *err);
+MUST_CHECK enum rc index_save_state(struct catalog_txn *txn, struct index *index,
+                                    uint64_t packed_seq, struct err *err);
+MUST_CHECK enum rc index_load(struct store *store, struct slice key, struct slice value,
+                              struct index **out, uint64_t *packed_seq_out, struct err *err);
+/* Begin this life's run if it has none yet. Caller holds write. */
+MUST_CHECK enum rc index_begin_run_locked(struct index *index);
+/* nonce and term of the run that gave out seq; false before the first. Caller holds table. */
+bool index_run_of_locked(const struct index *index, uint64_t seq, uint64_t *nonce_out,
+                         uint32_t *term_out);
+uint64_t index_nonce_locked(const struct index *index);
+uint32_t index_term_locked(const struct index *index);
+void index_dir(const struct index *index, char *dst, size_t cap);
+/* Move the open block, if it has rows, to the pending ones (a reference is the caller's, too).
+ * *out NULL when there is none. Caller holds write. */
+MUST_CHECK enum rc index_seal_locked(struct index *index, struct pending **out);
+MUST_CHECK enum rc index_add_pending_locked(struct index *index, struct pending *pending);
+void pending_release(struct pending *pending); /* accepts NULL */
+/* Have a sealed block packed when this returns RC_OK, by this thread or another. Not under locks. */
+MUST_CHECK enum rc pending_pack(struct index *index, struct pending *pending, struct err *err);
+/* The effects of a row (E3): ids and dead rows; old: the row of its id before, SEQ_NONE for none.
+ * Room must have been reserved with index_reserve_locked. Caller holds table. */
+void index_apply_locked(struct index *index, const struct row *row, uint64_t hash, uint64_t old,
+                        bool old_live);
+MUST_CHECK bool index_reserve_locked(struct index *index, size_t rows);
+uint64_t index_hash(const struct index *index, struct slice id);
+/* Tickets. Issue: caller holds table. Pass: without locks; calls what became ready. */
+MUST_CHECK bool index_ticket_locked(struct index *index, uint64_t *ticket_out);
+void index_ticket_pass(struct index *index, uint64_t ticket);
+/* False: already there. True: wait->ready will be called. */
+bool index_ticket_wait(struct index *index, struct ticket_wait *wait);
+
+/* ---- read.c */
+/* A cursor over rows that keeps the block of the last one: rows of one block cost one opening. */
+struct row_reader {
+    struct store *store;
+    struct index *index; /* of what is pinned */
+    enum block_want want;
+    bool nowait;
+    uint64_t first, last; /* range of what is pinned */
+    struct rows *rows;
+    struct cache_entry *entry;
+    struct block *own;
+    const struct block *block;
+};
+void row_reader_init(struct row_reader *reader, struct store *store, enum block_want want,
+                     bool nowait);
+void row_reader_done(struct row_reader *reader);
+/* The row at a seq; valid until the next call. RC_NOT_FOUND when there is none (any more). */
+MUST_CHECK enum rc row_reader_get(struct row_reader *reader, struct index *index, uint64_t seq,
+                                  struct row *out, struct err *err);
+/* Pin the block that holds seq, or the next one behind it; RC_NOT_FOUND at the end. */
+MUST_CHECK enum rc row_reader_seek(struct row_reader *reader, struct index *index, uint64_t seq,
+                                   struct err *err);
+size_t row_reader_count(const struct row_reader *reader);
+void row_reader_row(const struct row_reader *reader, size_t i, struct row *out);
+/* The newest row of an id, a tombstone too; hash is index_hash of it. RC_NOT_FOUND. */
+MUST_CHECK enum rc index_find(struct row_reader *reader, struct index *index, struct slice id,
+                              uint64_t hash, struct row *out, struct err *err);
+/* Candidate seqs of a hash, catalog included. */
+MUST_CHECK enum rc index_candidates(struct index *index, uint64_t hash, uint64_t *seqs,
+                                    size_t *count_out, struct err *err);
+/* Does this made row's seq belong to the index, and to a run of that nonce? Caller holds table. */
+bool index_owns_made_locked(const struct index *index, uint64_t nonce, uint64_t seq,
+                            bool *given_out);
+MUST_CHECK enum rc index_is_dead(struct index *index, uint64_t seq, bool *out, struct err *err);
+
+/* ---- write.c */
+/* Encoding of rows in WAL_ROWS records. */
+void wal_row_put(struct buf *out, const struct row *row);
+MUST_CHECK bool wal_row_take(struct reader *in, struct row *out); /* nonce and term are not in it */
+
+/* ---- checkpoint.c */
+void *checkpoint_main(void *store);
+/* seal: open blocks, too. until_ms: stop early then (monotonic; 0: never), the log has the rest. */
+MUST_CHECK enum rc checkpoint_run(struct store *store, bool seal, uint64_t until_ms,
+                                  struct err *err);
+/* The segment that rows of an index go to now; makes one. Caller holds layout. */
+MUST_CHECK enum rc checkpoint_segment(struct index *index, struct segment_writer **out,
+                                      struct err *err);
+void checkpoint_poke(struct store *store); /* soon, please */
+/* Seal and close it, if one is open. Caller holds layout. */
+MUST_CHECK enum rc checkpoint_finish_segment(struct index *index, struct err *err);
+/* Space: free bytes on the device against reserve and what is still to be written. */
+bool store_space_ok(struct store *store);
+
+/* ---- recover.c */
+MUST_CHECK enum rc recover_store(struct store *store, struct wal_start *start, struct err *err);
+
+/* ---- compact.c */
+void *compact_main(void *store);
+void compact_poke(struct store *store);
+/* Count what the catalog has of an index: blocks, bytes, rows, dead rows. */
+MUST_CHECK enum rc index_recount(struct index *index, struct err *err);
+
+/* ---- snapshot.c */
+struct snapshot {
+    struct index *index;
+    uint64_t limit;       /* rows below it, as they were */
+    uint64_t docs;
+    struct seqset killed; /* rows that died after it was opened; guarded by index.table */
+    bool broken;          /* memory ran out: killed is not complete */
+    struct snapshot *next;
+};
+/* A row dies: note it in the snapshots that still see it. Caller holds table. */
+void snapshots_note_locked(struct index *index, uint64_t dead_seq);
+/* Does a snapshot still see this dead row? Caller holds table. */
+bool snapshots_need_locked(const struct index *index, uint64_t seq);
+
+/* ---- store.c */
+/* All indices, retained. The list is the caller's to free. */
+MUST_CHECK enum rc store_all(struct store *store, struct index ***list_out, size_t *count_out);
+MUST_CHECK enum rc store_save_node(struct catalog_txn *txn, struct store *store,
+                                   const struct wal_start *start, struct err *err);
+void store_event(struct store *store, int severity, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void store_fail(struct store *store, const char *text); /* the log is dead: once */
+void store_dirty(struct store *store);                  /* something to carry over */
+uint64_t mono_ms(void);
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows that are not packed yet. Documents in one buffer, ids and routings in another, one small
+ * entry a row; the count is the only thing that changes under a reader. */
+#include "storage/rows.h"
+
+#include <stdlib.h>
+
+/* One longest id and one longest routing always fit behind a growth. */
+#define NAMES_SLACK 1280
+
+struct entry {
+    uint64_t seq;
+    uint64_t version;
+    size_t doc_at;
+    uint32_t doc_len;
+    uint32_t id_at; /* the routing lies behind the id */
+    uint16_t id_len;
+    uint16_t routing_len;
+    uint8_t kind;
+};
+
+struct rows {
+    atomic_size_t refs;
+    atomic_size_t count;
+    size_t count_max, docs_max, names_max;
+    size_t docs_len, names_len;
+    /* Of the run that wrote them; a batch never spans runs. */
+    uint64_t nonce;
+    uint32_t term;
+    struct entry *entry;
+    uint8_t *docs;
+    uint8_t *names;
+};
+
+static struct rows *rows_alloc(size_t docs, size_t names, size_t count)
+{
+    size_t head = sizeof(struct rows) + count * sizeof(struct entry);
+    struct rows *r = malloc(head + docs + names);
+    if (r == NULL)
+        return NULL;
+    atomic_init(&r->refs, 1);
+    atomic_init(&r->count, 0);
+    r->count_max = count;
+    r->docs_max = docs;
+    r->names_max = names;
+    r->docs_len = r->names_len = 0;
+    r->nonce = 0;
+    r->term = 0;
+    r->entry = (struct entry *)(r + 1);
+    r->docs = (uint8_t *)(r->entry + count);
+    r->names = r->docs + docs;
+    return r;
+}
+
+struct rows *rows_create(size_t bytes, size_t count)
+{
+    /* Client ids are 20 to 40 bytes as a rule; a batch whose names do not fit grows. */
+    return rows_alloc(bytes, count * 24 + NAMES_SLACK, count);
+}
+
+struct rows *rows_grow(const struct rows *rows, size_t bytes)
+{
+    size_t n = rows_count(rows);
+    struct rows *r = rows_alloc(rows->docs_max * 2 + bytes, rows->names_max * 2 + NAMES_SLACK,
+                                rows->count_max * 2 + 1);
+    if (r == NULL)
+        return NULL;
+    memcpy(r->entry, rows->entry, n * sizeof(struct entry));
+    memcpy(r->docs, rows->docs, rows->docs_len);
+    memcpy(r->names, rows->names, rows->names_len);
+    r->docs_len = rows->docs_len;
+    r->names_len = rows->names_len;
+    r->nonce = rows->nonce;
+    r->term = rows->term;
+    atomic_store_explicit(&r->count, n, memory_order_release);
+    return r;
+}
+
+struct rows *rows_retain(struct rows *rows)
+{
+    atomic_fetch_add_explicit(&rows->refs, 1, memory_order_relaxed);
+    return rows;
+}
+
+void rows_release(struct rows *rows)
+{
+    if (rows != NULL && atomic_fetch_sub_explicit(&rows->refs, 1, memory_order_acq_rel) == 1)
+        free(rows);
+}
+
+bool rows_append(struct rows *rows, const struct row *row)
+{
+    size_t n = atomic_load_explicit(&rows->count, memory_order_relaxed);
+    if (n == rows->count_max || row->doc.len > rows->docs_max - rows->docs_len ||
+        row->id.len + row->routing.len > rows->names_max - rows->names_len)
+        return false;
+    assert(n == 0 || row->seq > rows->entry[n - 1].seq);
+    assert(row->doc.len <= UINT32_MAX && row->id.len <= UINT16_MAX &&
+           row->routing.len <= UINT16_MAX);
+    rows->entry[n] = (struct entry){
+        .seq = row->seq,
+        .version = row->version,
+        .doc_at = rows->docs_len,
+        .doc_len = (uint32_t)row->doc.len,
+        .id_at = (uint32_t)rows->names_len,
+        .id_len = (uint16_t)row->id.len,
+        .routing_len = (uint16_t)row->routing.len,
+        .kind = (uint8_t)row->kind,
+    };
+    if (row->doc.len != 0)
+        memcpy(rows->docs + rows->docs_len, row->doc.ptr, row->doc.len);
+    rows->docs_len += row->doc.len;
+    if (row->id.len != 0)
+        memcpy(rows->names + rows->names_len, row->id.ptr, row->id.len);
+    rows->names_len += row->id.len;
+    if (row->routing.len != 0)
+        memcpy(rows->names + rows->names_len, row->routing.ptr, row->routing.len);
+    rows->names_len += row->routing.len;
+    if (n == 0) {
+        rows->nonce = row->nonce;
+        rows->term = row->term;
+    }
+    assert(rows->nonce == row->nonce && rows->term == row->term);
+    atomic_store_explicit(&rows->count, n + 1, memory_order_release);
+    return true;
+}
+
+size_t rows_count(const struct rows *rows)
+{
+    return atomic_load_explicit(&rows->count, memory_order_acquire);
+}
+
+size_t rows_raw_bytes(const struct rows *rows)
+{
+    return rows->docs_len;
+}
+
+size_t rows_memory(const struct rows *rows)
+{
+    return sizeof *rows + rows->count_max * sizeof(struct entry) + rows->docs_max +
+           rows->names_max;
+}
+
+uint64_t rows_first_seq(const struct rows *rows)
+{
+    return rows->entry[0].seq;
+}
+
+uint64_t rows_last_seq(const struct rows *rows)
+{
+    return rows->entry[rows_count(rows) - 1].seq;
+}
+
+void rows_get(const struct rows *rows, size_t i, struct row *out)
+{
+    const struct entry *e = &rows->entry[i];
+    out->seq = e->seq;
+    out->version = e->version;
+    out->nonce = rows->nonce;
+    out->term = rows->term;
+    out->kind = (enum row_kind)e->kind;
+    out->id = slice_of(rows->names + e->id_at, e->id_len);
+    out->routing = slice_of(rows->names + e->id_at + e->id_len, e->routing_len);
+    out->doc = slice_of(rows->docs + e->doc_at, e->doc_len);
+}
+
+enum rc rows_find(const struct rows *rows, uint64_t seq, size_t *i_out)
+{
+    size_t lo = 0, hi = rows_count(rows);
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (rows->entry[mid].seq < seq)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo == rows_count(rows) || rows->entry[lo].seq != seq)
+        return RC_NOT_FOUND;
+    *i_out = lo;
+    return RC_OK;
+}

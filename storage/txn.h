@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A write on its way: received -> (prepared -> decided) per step -> packing, n blocks left ->
+ * committing -> covered -> answered. decide.c takes it up to packing, write.c the rest. */
+#ifndef STOWD_TXN_H
+#define STOWD_TXN_H
+
+#include "storage/engine.h"
+
+/* What is known of an item between preparing (outside locks) and deciding (under index.write). */
+struct plan {
+    uint64_t hash;
+    uint64_t seen_seq;    /* index.next_seq when it was prepared */
+    uint64_t old_seq;     /* newest row of the id, SEQ_NONE: none */
+    uint64_t old_version;
+    uint32_t old_term;
+    bool old_live;        /* a document, not a tombstone */
+    bool keyed;           /* has a client-given id (hash is set) */
+    uint8_t kind;         /* of the row written: enum row_kind */
+    bool wrote;
+    enum update_action action;
+    struct buf merged;    /* WRITE_UPDATE: the new document */
+};
+
+/* One index that a write touches. */
+struct touch {
+    struct ticket_wait wait; /* first: the wait is the touch */
+    struct txn *txn;
+    struct index *index;
+    size_t from, to;    /* its items: order[from .. to) */
+    bool ticketed;
+    uint64_t ticket;
+    uint64_t open_first; /* first seq of the open block our last row went to, SEQ_NONE */
+    uint32_t *loose;     /* items whose rows are logged as rows */
+    size_t loose_count, loose_fixed, loose_cap;
+    struct pending **block; /* blocks of our rows only */
+    size_t block_count, block_cap;
+    uint8_t index_record[28];
+    struct buf rows; /* body of the WAL_ROWS record */
+    uint8_t rows_codec;
+    uint32_t rows_raw;
+};
+
+struct txn {
+    struct task task;
+    struct wal_commit commit;
+    struct store *store;
+    struct write *write;
+    uint64_t number; /* never 0, never used twice */
+    struct plan *plan;
+    uint32_t *order; /* items sorted by index, else in request order */
+    struct touch *touch;
+    size_t touch_count;
+    uint64_t reserved;
+    struct pending **block; /* of all touches */
+    size_t block_count;
+    atomic_size_t block_next, block_left;
+    atomic_size_t refs;  /* the write's own and one a helper */
+    atomic_size_t waits; /* tickets not passed yet, and one while counting */
+    struct wal_record *record;
+    enum rc rc;
+    struct err err;
+};
+
+/* Run all items of a touch. Fails only where nothing of it was applied or the store is lost. */
+MUST_CHECK enum rc touch_decide(struct txn *txn, struct touch *touch);
+
+#endif

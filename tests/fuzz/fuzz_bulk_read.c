@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* R1, R2 on any bytes: what the reader yields lies in the body or in scratch, scratch never grows,
+ * accepted sources are JSON objects. */
+#include "api/bulk_read.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static bool within(struct slice part, const uint8_t *from, size_t len)
+{
+    return part.ptr >= from && (size_t)(part.ptr - from) <= len &&
+           part.len <= len - (size_t)(part.ptr - from);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct buf scratch = {.ptr = NULL};
+    if (!buf_reserve(&scratch, size))
+        return 0;
+    scratch.cap = size; /* the promise is body.len, not what malloc was asked for */
+    const uint8_t *before = scratch.ptr;
+    struct bulk_reader reader;
+    struct bulk_item item;
+    struct err err = {.rc = RC_OK};
+    const char *type = NULL;
+    uint32_t line = 0;
+    enum rc rc;
+    bulk_reader_init(&reader, slice_of(data, size), &scratch);
+    while ((rc = bulk_next(&reader, &item, &type, &err)) == RC_OK) {
+        const struct slice parts[] = {item.index, item.id, item.routing, item.pipeline,
+                                      item.source_filter};
+        assert(scratch.ptr == before && scratch.len <= size);
+        assert(item.line > line);
+        line = item.line;
+        for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+            assert(parts[i].len == 0 || within(parts[i], data, size) ||
+                   within(parts[i], scratch.ptr, scratch.len));
+        struct json_fault fault = {0, NULL};
+        enum json_type top = JSON_END;
+        if (item.op == WRITE_DELETE) {
+            assert(item.source.len == 0);
+            continue;
+        }
+        assert(within(item.source, data, size));
+        bool ok = json_check_scalar(item.source, &top, &fault) && top == JSON_OBJECT;
+        assert(ok == item.source_ok);
+        if (item.source_filter.len != 0)
+            assert(json_check(item.source_filter, NULL, &fault));
+    }
+    assert(rc == RC_NOT_FOUND || rc == RC_INVALID);
+    assert((rc == RC_INVALID) == (type != NULL) && (rc == RC_INVALID) == (err.msg[0] != '\0'));
+    buf_done(&scratch);
+    return 0;
+}
