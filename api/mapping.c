@@ -5,7 +5,10 @@
 #include "api/merge.h"
 #include "api/names.h"
 #include "api/settings.h"
-#include "config/limits.h"
+
+/* Fields within fields, as Elasticsearch's index.mapping.depth.limit; every level of dots is a copy
+ * of what lies below it. */
+#define LIMIT_MAPPING_DEPTH 20
 
 /* ---- merging */
 static enum rc no_memory(struct err *err)
@@ -80,8 +83,9 @@ static enum rc expand(struct json_value object, bool properties, int depth, stru
     struct buf fields = {NULL, 0, 0, false};
     struct json_scan scan = json_enter(object);
     enum rc rc;
-    if (depth > LIMIT_JSON_DEPTH)
-        return err_set(err, RC_INVALID, 0, "a mapping nests deeper than %d", LIMIT_JSON_DEPTH);
+    if (depth > 2 * LIMIT_MAPPING_DEPTH + 1)
+        return err_set(err, RC_INVALID, 0, "Limit of mapping depth [%d] has been exceeded",
+                       LIMIT_MAPPING_DEPTH);
     TRY_OUT(expand_plain(object, properties, depth, &fields, err));
     while (properties && !fields.failed && json_member(&scan, &key, &value)) {
         struct buf name = {NULL, 0, 0, false};

@@ -401,7 +401,7 @@ static enum rc release_log(struct store *store, struct index **list, size_t n, u
 {
     struct catalog_txn *txn = NULL;
     struct wal_start start = wal_start_at(store->wal, lowest_needed(list, n, head));
-    TRY(catalog_begin(store->catalog, &txn, err));
+    TRY(catalog_begin_removal(store->catalog, &txn, err)); /* a full map must not pin the log */
     enum rc rc = store_save_node(txn, store, &start, err);
     if (rc != RC_OK) {
         catalog_abort(txn);

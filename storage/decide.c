@@ -41,7 +41,7 @@ static void plan_update(struct txn *txn, struct write_item *item, struct plan *p
     /* The log's space was reserved for the bytes of the request; a merged document is longer. */
     if (rc == RC_OK && plan->action == UPDATE_STORE && plan->merged.len > item->source.len) {
         uint64_t more = plan->merged.len - item->source.len;
-        rc = wal_reserve(txn->store->wal, more);
+        rc = wal_reserve_more(txn->store->wal, txn->reserved, more);
         if (rc == RC_OK)
             txn->reserved += more;
         else

@@ -382,8 +382,12 @@ static enum rc admit(struct txn *txn)
     else if (rc == RC_TOO_LARGE)
         err_set(&txn->err, rc, 0, "a request of %llu bytes does not fit in half of storage.wal.size",
                 (unsigned long long)bytes);
-    else
+    else if (rc == RC_FULL)
+        err_set(&txn->err, rc, 0, "no space left on device for the write-ahead log");
+    else if (rc == RC_BUSY)
         err_set(&txn->err, rc, 0, "the write-ahead log is full, waiting for a checkpoint");
+    else
+        err_set(&txn->err, rc, 0, "the write-ahead log takes no writes");
     if (rc == RC_BUSY)
         checkpoint_poke(txn->store);
     return rc;
