@@ -184,9 +184,9 @@ enum change_kind { CHANGE_ADD, CHANGE_REMOVE, CHANGE_REMOVE_INDEX };
 
 struct change {
     enum change_kind kind;
-    struct buf indices;             /* expression */
-    struct buf names;               /* comma separated; globs when removing */
-    struct buf properties;          /* of an added alias, as sent: JSON object */
+    struct buf indices;    /* expression */
+    struct buf names;      /* comma separated; globs when removing */
+    struct buf properties; /* of an added alias, as sent: JSON object */
     bool must_exist;
     size_t hits; /* aliases removed */
 };
@@ -198,8 +198,8 @@ static void change_done(struct change *change)
     buf_done(&change->properties);
 }
 
-static enum rc add_names(struct index_meta *meta, const struct change *change,
-                         struct buf *scratch, struct err *err)
+static enum rc add_names(struct index_meta *meta, const struct change *change, struct buf *scratch,
+                         struct err *err)
 {
     struct slice list = buf_slice(&change->names), name;
     buf_put_slice(scratch, meta->aliases);
@@ -211,8 +211,9 @@ static enum rc add_names(struct index_meta *meta, const struct change *change,
         buf_put_slice(&one, change->properties.len == 0 ? SLICE_LIT("{}")
                                                         : buf_slice(&change->properties));
         buf_put_byte(&one, '}');
-        enum rc rc = one.failed ? err_set(err, RC_NOMEM, 0, "out of memory for aliases")
-                                : aliases_read(json_root(buf_slice(&one)), SLICE_NONE, scratch, err);
+        enum rc rc = one.failed
+                         ? err_set(err, RC_NOMEM, 0, "out of memory for aliases")
+                         : aliases_read(json_root(buf_slice(&one)), SLICE_NONE, scratch, err);
         buf_done(&one);
         TRY(rc);
     }
@@ -250,8 +251,8 @@ static enum rc change_one(struct index_meta *meta, void *arg, struct buf *scratc
 }
 
 /* No alias may have the name of an index; an index that this request removes does not count. */
-static enum rc check_names(struct api *api, const struct change *change,
-                           const struct change *all, size_t count, struct err *err)
+static enum rc check_names(struct api *api, const struct change *change, const struct change *all,
+                           size_t count, struct err *err)
 {
     struct slice list = buf_slice(&change->names), name;
     while (change->kind == CHANGE_ADD && next_word(&list, &name)) {
@@ -290,7 +291,7 @@ static enum rc apply_one(struct api *api, struct change *change, struct slice *m
     return rc;
 }
 
-/* Judge all, then make all. Replies. */
+/* Judge all, then make all: indices go first, their names may be wanted for aliases. Replies. */
 static void apply(struct api_call *call, struct change *changes, size_t count)
 {
     struct err err = {RC_OK, 0, ""};
@@ -300,7 +301,12 @@ static void apply(struct api_call *call, struct change *changes, size_t count)
     registry_lock(call->api->names);
     for (size_t i = 0; rc == RC_OK && i < count; i++)
         rc = check_names(call->api, &changes[i], changes, count, &err);
+    for (size_t i = 0; rc == RC_OK && i < count; i++)
+        if (changes[i].kind == CHANGE_REMOVE_INDEX)
+            rc = apply_one(call->api, &changes[i], &missing, &err);
     for (size_t i = 0; rc == RC_OK && i < count; i++) {
+        if (changes[i].kind == CHANGE_REMOVE_INDEX)
+            continue;
         rc = apply_one(call->api, &changes[i], &missing, &err);
         if (changes[i].kind == CHANGE_REMOVE && changes[i].hits == 0 && changes[i].must_exist)
             idle = &changes[i];

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #define ARENA_CHUNK 4000
+#define ALIGN       _Alignof(max_align_t)
 
 struct chunk {
     struct chunk *next;
@@ -31,7 +32,7 @@ void *call_alloc(struct api_call *call, size_t bytes)
     struct arena *arena = arena_of(call);
     if (arena == NULL || bytes > SIZE_MAX / 2)
         return NULL;
-    size_t need = (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
+    size_t need = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     struct chunk *c = arena->chunks;
     if (c == NULL || need > c->cap - c->used) {
         size_t cap = need > ARENA_CHUNK / 2 ? need : ARENA_CHUNK;

@@ -13,8 +13,8 @@ struct cat_column {
     const char *name;
     const char *aliases; /* comma separated, may be "" */
     const char *text;
-    bool hidden;         /* only when asked for by h */
-    bool right;          /* right-aligned */
+    bool hidden; /* only when asked for by h */
+    bool right;  /* right-aligned */
 };
 
 struct cat_cell {

@@ -173,7 +173,8 @@ static bool read_bytes(struct api_call *call, struct printer *p)
 {
     struct slice bytes = call_param(call, "bytes");
     const char *unit = bytes.len == 0 ? "" : memchr("bkmgtp", bytes.ptr[0], 6);
-    if (unit == NULL || bytes.len > 2 || (bytes.len == 2 && (bytes.ptr[1] != 'b' || *unit == 'b'))) {
+    if (unit == NULL || bytes.len > 2 ||
+        (bytes.len == 2 && (bytes.ptr[1] != 'b' || *unit == 'b'))) {
         reply_error(call, 400, "illegal_argument_exception",
                     "bytes must be one of [b, kb, mb, gb, tb, pb] but was [%.*s]",
                     SLICE_FMT(bytes));

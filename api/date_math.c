@@ -12,7 +12,8 @@ static bool math_apply(struct slice math, struct tm *t)
     while (i < math.len) {
         uint8_t op = math.ptr[i++];
         int n = 0, digits = 0;
-        for (; i < math.len && math.ptr[i] >= '0' && math.ptr[i] <= '9' && digits < 6; i++, digits++)
+        for (; i < math.len && math.ptr[i] >= '0' && math.ptr[i] <= '9' && digits < 6;
+             i++, digits++)
             n = n * 10 + (math.ptr[i] - '0');
         if (digits == 0)
             n = 1;
@@ -52,8 +53,12 @@ static bool format_put(struct slice format, const struct tm *t, struct buf *out)
         for (n = 1; i + n < format.len && format.ptr[i + n] == c; n++)
             ;
         int width = n > 9 ? 9 : (int)n;
-        int v = c == 'M' ? t->tm_mon + 1 : c == 'd' ? t->tm_mday : c == 'H' ? t->tm_hour
-              : c == 'm' ? t->tm_min : c == 's' ? t->tm_sec : t->tm_yday + 1;
+        int v = c == 'M'   ? t->tm_mon + 1
+                : c == 'd' ? t->tm_mday
+                : c == 'H' ? t->tm_hour
+                : c == 'm' ? t->tm_min
+                : c == 's' ? t->tm_sec
+                           : t->tm_yday + 1;
         if (c == 'y' || c == 'u' || c == 'Y')
             buf_printf(out, "%0*d", width, n == 2 ? t->tm_year % 100 : t->tm_year + 1900);
         else if (memchr("MdHmsD", c, 6) != NULL)

@@ -64,4 +64,14 @@ void alias_delete(struct api_call *call);
 void aliases_post(struct api_call *call);
 void nodes_info(struct api_call *call);
 
+/* shippers.c */
+void shipper_xpack(struct api_call *call);
+void shipper_cluster_settings(struct api_call *call);
+void shipper_policy_put(struct api_call *call);
+void shipper_policy_get(struct api_call *call);
+void shipper_policy_delete(struct api_call *call);
+void shipper_pipeline(struct api_call *call);
+void shipper_data_streams(struct api_call *call);
+void shipper_data_stream(struct api_call *call);
+
 #endif

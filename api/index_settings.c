@@ -52,9 +52,12 @@ static enum rc add_defaults(const struct index *index, const struct settings *as
                             struct settings *defaults, struct err *err)
 {
     static const char *const plain[][2] = {
-        {"index.hidden", "false"},          {"index.refresh_interval", "1s"},
-        {"index.gc_deletes", "60s"},        {"index.max_result_window", "10000"},
-        {"index.store.type", ""},           {"index.translog.durability", "request"},
+        {"index.hidden", "false"},
+        {"index.refresh_interval", "1s"},
+        {"index.gc_deletes", "60s"},
+        {"index.max_result_window", "10000"},
+        {"index.store.type", ""},
+        {"index.translog.durability", "request"},
         {"index.soft_deletes.enabled", "true"},
     };
     const struct codec_spec *spec = index_spec(index);

@@ -77,9 +77,8 @@ void indices_exists(struct api_call *call)
 
 void indices_delete(struct api_call *call)
 {
-    struct names_options options = {.allow_no_indices = true,
-                                    .expand = EXPAND_OPEN | EXPAND_CLOSED,
-                                    .forbid_aliases = true};
+    struct names_options options = {
+        .allow_no_indices = true, .expand = EXPAND_OPEN | EXPAND_CLOSED, .forbid_aliases = true};
     struct names_list list;
     struct err err = {RC_OK, 0, ""};
     enum rc rc = RC_OK;

@@ -154,12 +154,11 @@ static bool nodes_ok(struct slice text)
     static const struct {
         const char *word;
         int op; /* -2 <, -1 <=, 0 =, 1 >=, 2 > */
-    } ops[] = {{">=", 1}, {"<=", -1}, {">", 2},   {"<", -2}, {"ge(", 1},
+    } ops[] = {{">=", 1},   {"<=", -1}, {">", 2},    {"<", -2}, {"ge(", 1},
                {"le(", -1}, {"gt(", 2}, {"lt(", -2}, {"", 0}};
     uint64_t n;
     size_t i = 0, len;
-    while (len = strlen(ops[i].word),
-           text.len < len || memcmp(text.ptr, ops[i].word, len) != 0)
+    while (len = strlen(ops[i].word), text.len < len || memcmp(text.ptr, ops[i].word, len) != 0)
         i++;
     struct slice digits = slice_of(text.ptr + len, text.len - len);
     if (digits.len != 0 && digits.ptr[digits.len - 1] == ')')

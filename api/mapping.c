@@ -134,8 +134,7 @@ out:
 /* ---- endpoints */
 void mapping_get(struct api_call *call)
 {
-    struct names_options options = {.allow_no_indices = true,
-                                    .expand = EXPAND_OPEN};
+    struct names_options options = {.allow_no_indices = true, .expand = EXPAND_OPEN};
     struct names_list list;
     if (!names_resolve_or_reply(call, &options, &list))
         return;

@@ -35,7 +35,8 @@ static const char *name_fault(struct slice name)
     if (name.len == 0)
         return "must not be empty";
     for (size_t i = 0; i < name.len; i++)
-        if (name.ptr[i] < 0x20 || name.ptr[i] == 0x7f || strchr(" \"*\\<|,>/?", name.ptr[i]) != NULL)
+        if (name.ptr[i] < 0x20 || name.ptr[i] == 0x7f ||
+            strchr(" \"*\\<|,>/?", name.ptr[i]) != NULL)
             return "must not contain the following characters "
                    "[ , \", *, \\, <, |, ,, >, /, ?] or control characters";
     if (memchr(name.ptr, '#', name.len) != NULL)
@@ -56,19 +57,19 @@ enum rc names_check(struct slice name, struct err *err)
     const char *fault = name_fault(name);
     if (fault == NULL && has_upper(name))
         fault = "must be lowercase";
-    return fault == NULL ? RC_OK
-                         : err_set(err, RC_INVALID, 0, "Invalid index name [%.*s], %s",
-                                   (int)(name.len > 100 ? 100 : name.len), (const char *)name.ptr,
-                                   fault);
+    return fault == NULL
+               ? RC_OK
+               : err_set(err, RC_INVALID, 0, "Invalid index name [%.*s], %s",
+                         (int)(name.len > 100 ? 100 : name.len), (const char *)name.ptr, fault);
 }
 
 enum rc aliases_check_name(struct slice name, struct err *err)
 {
     const char *fault = name_fault(name);
-    return fault == NULL ? RC_OK
-                         : err_set(err, RC_INVALID, 0, "Invalid alias name [%.*s]: %s",
-                                   (int)(name.len > 100 ? 100 : name.len), (const char *)name.ptr,
-                                   fault);
+    return fault == NULL
+               ? RC_OK
+               : err_set(err, RC_INVALID, 0, "Invalid alias name [%.*s]: %s",
+                         (int)(name.len > 100 ? 100 : name.len), (const char *)name.ptr, fault);
 }
 
 bool names_match(struct slice pattern, struct slice name)
@@ -114,8 +115,8 @@ void names_info_get(const struct index_meta *meta, struct names_info *out)
     (void)setting_u64(settings, "index.number_of_shards", &out->shards);
     (void)setting_u64(settings, "index.number_of_replicas", &out->replicas);
     out->hidden = json_find(settings, "index.hidden", &value) && slice_is(value.text, "\"true\"");
-    out->closed = json_find(json_value_of(meta->extra), "state", &value) &&
-                  slice_is(value.text, "\"close\"");
+    out->closed =
+        json_find(json_value_of(meta->extra), "state", &value) && slice_is(value.text, "\"close\"");
 }
 
 static bool is_true(struct json_value object, const char *key)
@@ -300,9 +301,8 @@ static enum rc choose(struct view *view, struct slice expression,
     return RC_OK;
 }
 
-enum rc names_resolve(struct api *api, struct slice expression,
-                      const struct names_options *options, struct names_list *out,
-                      struct slice *missing_out, struct err *err)
+enum rc names_resolve(struct api *api, struct slice expression, const struct names_options *options,
+                      struct names_list *out, struct slice *missing_out, struct err *err)
 {
     struct view view;
     TRY(view_open(api, &view, err));
@@ -371,8 +371,8 @@ bool names_options_read(struct api_call *call, struct names_options *options)
 }
 
 /* ---- targets of single documents */
-static enum rc pick_write_index(const struct view *view, struct slice name, size_t hits,
-                                size_t *at, struct err *err)
+static enum rc pick_write_index(const struct view *view, struct slice name, size_t hits, size_t *at,
+                                struct err *err)
 {
     struct json_value properties, flag;
     for (size_t i = 0; i < view->count; i++) {
@@ -391,6 +391,20 @@ static enum rc pick_write_index(const struct view *view, struct slice name, size
                    (int)(name.len > 40 ? 40 : name.len), (const char *)name.ptr);
 }
 
+static enum rc many_indices(const struct view *view, struct slice name, struct err *err)
+{
+    char list[120];
+    size_t n = 0;
+    for (size_t i = 0; i < view->count && n < sizeof list; i++)
+        if (view->chosen[i])
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n == 0 ? "" : ", ",
+                                  index_name(view->index[i]));
+    return err_set(err, RC_INVALID, 0,
+                   "alias [%.*s] has more than one index associated with it [%s], can't execute a "
+                   "single index op",
+                   (int)(name.len > 40 ? 40 : name.len), (const char *)name.ptr, list);
+}
+
 static enum rc target_alias(struct api *api, struct slice name, enum names_need need,
                             struct index **out, struct err *err)
 {
@@ -404,10 +418,7 @@ static enum rc target_alias(struct api *api, struct slice name, enum names_need 
     if (hits != 0 && need != NAMES_READ)
         rc = pick_write_index(&view, name, hits, &at, err);
     else if (hits > 1)
-        rc = err_set(err, RC_INVALID, 0,
-                     "alias [%.*s] has more than one index associated with it, can't execute a "
-                     "single index op",
-                     SLICE_FMT(name));
+        rc = many_indices(&view, name, err);
     while (rc == RC_OK && need == NAMES_READ && !view.chosen[at])
         at++;
     if (rc == RC_OK)
@@ -486,8 +497,8 @@ enum rc names_body_read(struct slice body, struct names_body *out, const char **
     }
     if (body.len != 0 && type != JSON_OBJECT)
         return err_set(err, RC_INVALID, 0, "the body must be a JSON object");
-    struct json_scan scan = json_enter(body.len == 0 ? json_root(SLICE_LIT("{}"))
-                                                     : json_root(body));
+    struct json_scan scan =
+        json_enter(body.len == 0 ? json_root(SLICE_LIT("{}")) : json_root(body));
     while (json_member(&scan, &key, &value)) {
         struct json_value *part = json_string_is(key, "settings")   ? &parts.settings
                                   : json_string_is(key, "mappings") ? &parts.mappings
@@ -520,8 +531,8 @@ static enum rc check_taken(struct api *api, struct slice name, struct slice alia
             rc = err_set(err, RC_EXISTS, 0, "index [%.*s/%s] already exists", SLICE_FMT(name),
                          index_uuid(view.index[i]));
         else if (alias_match(view.meta[i], name, true, NULL))
-            rc = err_set(err, RC_INVALID, 0,
-                         "Invalid index name [%.*s], already exists as alias", SLICE_FMT(name));
+            rc = err_set(err, RC_INVALID, 0, "Invalid index name [%.*s], already exists as alias",
+                         SLICE_FMT(name));
         struct json_scan scan = json_enter(list);
         while (rc == RC_OK && list.type == JSON_OBJECT && json_member(&scan, &key, &value))
             if (json_string_is(key, index_name(view.index[i])))

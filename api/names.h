@@ -4,8 +4,8 @@
  *
  *   N1  an expression is resolved against one consistent view of indices and aliases.
  *   N2  auto-creation is idempotent: of many writers one creates, all get the same index.
- *   N3  whatever decides an index' settings (request over templates over defaults) is resolved once,
- *       by names_create, for PUT /{index}, auto-creation and rollover alike. */
+ *   N3  whatever decides an index' settings (request over templates over defaults) is resolved
+ * once, by names_create, for PUT /{index}, auto-creation and rollover alike. */
 #ifndef STOWD_NAMES_H
 #define STOWD_NAMES_H
 
@@ -25,7 +25,7 @@ struct names_options {
     bool ignore_unavailable; /* a concrete name that is missing is passed over */
     bool allow_no_indices;   /* a wildcard that matches nothing is fine */
     unsigned expand;
-    bool forbid_aliases;     /* DELETE /{alias} */
+    bool forbid_aliases; /* DELETE /{alias} */
 };
 
 /* Read the three query parameters over the route's defaults. False: replied 400. */
@@ -52,8 +52,8 @@ struct names_target {
 MUST_CHECK enum rc names_target(struct api *api, struct slice name, enum names_need need,
                                 bool require_alias, struct names_target *out, struct err *err);
 
-/* Create an index from a request body (settings, mappings, aliases; may be empty) over the templates
- * that match its name. RC_INVALID names the setting; RC_EXISTS. */
+/* Create an index from a request body (settings, mappings, aliases; may be empty) over the
+ * templates that match its name. RC_INVALID names the setting; RC_EXISTS. */
 MUST_CHECK enum rc names_create(struct api *api, struct slice name, struct slice body,
                                 struct index **out, struct err *err);
 
@@ -65,8 +65,8 @@ bool names_match(struct slice pattern, struct slice name);
 struct names_body {
     struct json_value settings, mappings, aliases;
 };
-MUST_CHECK enum rc names_body_read(struct slice body, struct names_body *out,
-                                   const char **type_out, struct err *err);
+MUST_CHECK enum rc names_body_read(struct slice body, struct names_body *out, const char **type_out,
+                                   struct err *err);
 /* Elasticsearch's error type for a failure of names_create or names_target. */
 const char *names_error_type(const struct api *api, enum rc rc, const struct err *err);
 /* Answer such a failure, with the members that Elasticsearch adds for the name. */

@@ -89,8 +89,7 @@ static void put_node(struct api_call *call, bool flat, struct buf *out)
     json_cstr(out, "version", api->o.identity_version);
     json_cstr(out, "build_flavor", "default");
     json_cstr(out, "build_type", "deb");
-    json_raw(out, "roles",
-             SLICE_LIT("[\"data\",\"ingest\",\"master\",\"remote_cluster_client\"]"));
+    json_raw(out, "roles", SLICE_LIT("[\"data\",\"ingest\",\"master\",\"remote_cluster_client\"]"));
     json_raw(out, "attributes", SLICE_LIT("{}"));
     put_settings(api, flat, out);
     json_key(out, "http");

@@ -349,7 +349,7 @@ void outcome_members(const struct api *api, const struct write_item *item, bool 
     }
     outcome_names(api, slice_of(index_name(item->index), index_name_len(item->index)), id, out);
     /* A delete of what never was has no row: Elasticsearch gives such a one version 1. */
-    bool row = item->result != WRITE_NOT_FOUND || item->version_out != 0;
+    bool row = item->result != WRITE_NOT_FOUND || (item->version_out != 0 && item->seq != SEQ_NONE);
     json_uint(out, "_version", row ? item->version_out : 1);
     json_cstr(out, "result", result_name(item));
     if (forced_refresh && item->result != WRITE_NOOP)

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define UUID_BYTES 22
+#define UUID_BYTES   22
 #define COUNTERS_MAX 65536
 
 struct counter {

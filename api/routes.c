@@ -80,6 +80,7 @@ static const struct route table[] = {
     {HEAD, "/{index}", indices_exists, ROUTE_READ, P_NAMES, "is there such an index"},
     {DELETE, "/{index}", indices_delete, ROUTE_WRITE, P_NAMES, "delete indices"},
     {GET, "/_settings", settings_get, ROUTE_READ, P_NAMES, "settings of all indices"},
+    {GET, "/_settings/{name}", settings_get, ROUTE_READ, P_NAMES, "some settings"},
     {GET, "/{index}/_settings", settings_get, ROUTE_READ, P_NAMES, "settings of indices"},
     {GET, "/{index}/_settings/{name}", settings_get, ROUTE_READ, P_NAMES, "some settings"},
     {PUT, "/_settings", settings_put, ROUTE_WRITE | ROUTE_BODY, P_NAMES "preserve_existing",
@@ -175,6 +176,22 @@ static const struct route table[] = {
      P_NAMES "create cause", "what a template would give"},
     {POST, "/_index_template/_simulate_index/{name}", template_simulate_index, ROUTE_BODY,
      P_NAMES "create cause", "what an index of that name would get"},
+
+    {GET, "/_xpack", shipper_xpack, ROUTE_READ, "categories accept_enterprise",
+     "no lifecycle management"},
+    {GET, "/_cluster/settings", shipper_cluster_settings, ROUTE_READ, P_NAMES,
+     "no settings of that kind"},
+    {PUT, "/_ilm/policy/{name}", shipper_policy_put, ROUTE_WRITE | ROUTE_BODY, P_NAMES,
+     "store a lifecycle policy; nothing acts on it"},
+    {GET | HEAD, "/_ilm/policy/{name}", shipper_policy_get, ROUTE_READ, P_NAMES,
+     "a stored lifecycle policy"},
+    {DELETE, "/_ilm/policy/{name}", shipper_policy_delete, ROUTE_WRITE, P_NAMES,
+     "delete a stored lifecycle policy"},
+    {GET | HEAD | PUT | DELETE, "/_ingest/pipeline/{name}", shipper_pipeline,
+     ROUTE_READ | ROUTE_BODY, P_NAMES, "404: there are no pipelines"},
+    {GET, "/_data_stream", shipper_data_streams, ROUTE_READ, P_NAMES, "an empty list"},
+    {GET | PUT | DELETE, "/_data_stream/{name}", shipper_data_stream, ROUTE_READ, P_NAMES,
+     "404: there are no data streams"},
 };
 
 const struct route *route_table(size_t *count_out)

@@ -184,8 +184,7 @@ static bool find(const struct settings *settings, const char *key, size_t *at_ou
     return false;
 }
 
-static enum rc put(struct settings *settings, const char *key, struct slice value,
-                   struct err *err)
+static enum rc put(struct settings *settings, const char *key, struct slice value, struct err *err)
 {
     size_t at, key_len = strlen(key) + 1;
     bool there = find(settings, key, &at);
@@ -273,8 +272,8 @@ static enum rc put_list(struct json_value list, const char *key, struct buf *out
     buf_put_byte(out, '[');
     for (size_t n = 0; json_element(&scan, &value); n++) {
         if (value.type == JSON_OBJECT || value.type == JSON_ARRAY || value.type == JSON_NULL)
-            return err_set(err, RC_INVALID, 0,
-                           "only value lists are allowed in settings: [%s]", key);
+            return err_set(err, RC_INVALID, 0, "only value lists are allowed in settings: [%s]",
+                           key);
         if (n != 0)
             buf_put_byte(out, ',');
         put_as_string(value, out);
@@ -390,10 +389,9 @@ static enum rc check_value(const char *key, enum rule_value kind, struct json_va
         return err_set(err, RC_INVALID, 0, "Failed to parse value [%.*s] for setting [%s]",
                        SLICE_FMT(text), key);
     if (n < min || n > max)
-        return err_set(err, RC_INVALID, 0,
-                       "Failed to parse value [%.*s] for setting [%s] must be %s %lld",
-                       SLICE_FMT(text), key, n < min ? ">=" : "<=",
-                       (long long)(n < min ? min : max));
+        return err_set(
+            err, RC_INVALID, 0, "Failed to parse value [%.*s] for setting [%s] must be %s %lld",
+            SLICE_FMT(text), key, n < min ? ">=" : "<=", (long long)(n < min ? min : max));
     return RC_OK;
 }
 
@@ -402,8 +400,8 @@ static enum rc check_change(const char *key, enum rule_change change, enum setti
 {
     bool update = use == SETTINGS_UPDATE_OPEN || use == SETTINGS_UPDATE_CLOSED;
     if (change == CHANGE_PRIVATE)
-        return err_set(err, RC_INVALID, 0,
-                       "private index setting [%s] can not be set explicitly", key);
+        return err_set(err, RC_INVALID, 0, "private index setting [%s] can not be set explicitly",
+                       key);
     if (use == SETTINGS_UPDATE_OPEN && change != CHANGE_ANY)
         return err_set(err, RC_INVALID, 0,
                        "Can't update non dynamic settings [[%s]] for open indices [[%s]]", key,
@@ -453,7 +451,8 @@ bool settings_bytes(struct slice text, uint64_t *out)
     }
     for (size_t u = 0; i != 0 && u < ARRAY_LEN(units); u++) {
         size_t len = strlen(units[u].unit);
-        if (text.len - i == len && strncasecmp((const char *)text.ptr + i, units[u].unit, len) == 0 &&
+        if (text.len - i == len &&
+            strncasecmp((const char *)text.ptr + i, units[u].unit, len) == 0 &&
             n <= UINT64_MAX >> units[u].shift) {
             *out = n << units[u].shift;
             return true;

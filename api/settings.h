@@ -7,7 +7,8 @@
  *
  *   T1  a set is sorted by key, '.' before every other byte, and holds a key once.
  *   T2  every key in a stored set was known (one table) and its value was checked.
- *   T3  codec, level and blocks are final: they are resolved when the index is made, never again. */
+ *   T3  codec, level and blocks are final: they are resolved when the index is made, never again.
+ */
 #ifndef STOWD_SETTINGS_H
 #define STOWD_SETTINGS_H
 
@@ -58,7 +59,8 @@ MUST_CHECK enum rc settings_resolve(const struct settings *settings, struct code
                                     struct err *err);
 
 /* Append the set as a JSON object: flat, or nested as Elasticsearch nests (a key that is a value
- * and a parent keeps the dots of its children). patterns: comma-separated globs of keys, or empty. */
+ * and a parent keeps the dots of its children). patterns: comma-separated globs of keys, or empty.
+ */
 void settings_print(const struct settings *settings, bool flat, struct slice patterns,
                     struct buf *out);
 

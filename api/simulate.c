@@ -176,7 +176,8 @@ out:
     buf_done(&list);
 }
 
-/* POST /_index_template/_simulate_index/{name}: an index name, with one more template in the body. */
+/* POST /_index_template/_simulate_index/{name}: an index name, with one more template in the body.
+ */
 void template_simulate_index(struct api_call *call)
 {
     struct slice index = call_part(call, "name");

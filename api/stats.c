@@ -29,9 +29,9 @@ enum metric {
 #define METRICS_ALL ((1u << METRICS) - 1)
 
 static const char *const metric_names[METRICS] = {
-    "docs",   "store",       "indexing",  "get",        "search",   "merge",
-    "refresh", "flush",      "warmer",    "query_cache", "fielddata", "completion",
-    "segments", "translog", "request_cache", "recovery", "bulk",     "stow",
+    "docs",     "store",    "indexing",      "get",         "search",    "merge",
+    "refresh",  "flush",    "warmer",        "query_cache", "fielddata", "completion",
+    "segments", "translog", "request_cache", "recovery",    "bulk",      "stow",
 };
 
 /* One index, or the sum of many. */
@@ -165,9 +165,8 @@ static void put_sections(struct buf *out, unsigned metrics, const struct totals 
 
 static void put_stow(struct buf *out, const struct totals *t, const struct codec_spec *spec)
 {
-    double ratio = t->s.block_bytes == 0
-                       ? 1.0
-                       : (double)t->s.block_raw_bytes / (double)t->s.block_bytes;
+    double ratio =
+        t->s.block_bytes == 0 ? 1.0 : (double)t->s.block_raw_bytes / (double)t->s.block_bytes;
     json_key(out, "stow");
     buf_put_byte(out, '{');
     if (spec != NULL) {
@@ -203,8 +202,8 @@ static void put_pair(struct buf *out, unsigned metrics, const struct totals *t,
 }
 
 /* The one place where the documents are, whatever number_of_shards says. */
-static void put_shard(struct buf *out, const struct api *api, unsigned metrics,
-                      struct index *index, const struct totals *t)
+static void put_shard(struct buf *out, const struct api *api, unsigned metrics, struct index *index,
+                      const struct totals *t)
 {
     BUF_PUT_LIT(out, ",\"shards\":{\"0\":[{\"routing\":{\"state\":\"STARTED\",\"primary\":true");
     json_cstr(out, "node", store_node_id(api->o.store));
@@ -224,8 +223,8 @@ static void put_shard(struct buf *out, const struct api *api, unsigned metrics,
     BUF_PUT_LIT(out, "}]}");
 }
 
-static void put_index(struct buf *out, const struct api *api, unsigned metrics,
-                      struct index *index, bool shards)
+static void put_index(struct buf *out, const struct api *api, unsigned metrics, struct index *index,
+                      bool shards)
 {
     struct names_info info;
     struct totals t;

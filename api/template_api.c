@@ -14,15 +14,26 @@ struct kind {
 };
 
 static const struct kind legacy = {
-    't', "index_template", NULL, NULL, "index_template_missing_exception",
+    't',
+    "index_template",
+    NULL,
+    NULL,
+    "index_template_missing_exception",
     " index_patterns template order version settings mappings aliases "};
 static const struct kind composable = {
-    'i', "index template", "index_templates", "index_template", "resource_not_found_exception",
+    'i',
+    "index template",
+    "index_templates",
+    "index_template",
+    "resource_not_found_exception",
     " index_patterns template composed_of priority version _meta data_stream allow_auto_create "
     "ignore_missing_component_templates deprecated "};
-static const struct kind component = {
-    'c', "component template", "component_templates", "component_template",
-    "resource_not_found_exception", " template version _meta allow_auto_create deprecated "};
+static const struct kind component = {'c',
+                                      "component template",
+                                      "component_templates",
+                                      "component_template",
+                                      "resource_not_found_exception",
+                                      " template version _meta allow_auto_create deprecated "};
 
 /* ---- put */
 static bool listed(const char *list, struct slice word)
@@ -52,8 +63,7 @@ static enum rc put_patterns(struct json_value patterns, struct buf *out, struct 
 
 /* Append settings, mappings and aliases as they will be kept, after judging them. all: print the
  * ones that are not there as {}. */
-static enum rc put_parts(const struct names_body *parts, bool all, struct buf *out,
-                         struct err *err)
+static enum rc put_parts(const struct names_body *parts, bool all, struct buf *out, struct err *err)
 {
     struct draft draft = {.settings = {NULL, 0, 0}};
     struct settings sent = {NULL, 0, 0};
@@ -322,7 +332,8 @@ static void template_get(struct api_call *call, const struct kind *kind)
 }
 
 /* ---- delete */
-/* Names to delete are gathered first, each behind its length: nothing is changed during the walk. */
+/* Names to delete are gathered first, each behind its length: nothing is changed during the walk.
+ */
 struct doomed {
     struct slice names;
     struct buf list;

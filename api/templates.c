@@ -88,8 +88,8 @@ static bool template_matches(struct json_value object, struct slice index)
 struct pick {
     struct slice index;
     bool found, first;
-    int64_t rank;   /* best so far, or with `after` the one to be found next */
-    int64_t after;  /* legacy: rank of the last one applied */
+    int64_t rank;  /* best so far, or with `after` the one to be found next */
+    int64_t after; /* legacy: rank of the last one applied */
     struct buf name_after;
     struct buf name, body;
 };
@@ -128,8 +128,9 @@ static enum rc pick_legacy(struct slice name, struct slice body, void *arg)
     int64_t rank = templates_rank(object, "order");
     if (!template_matches(object, pick->index))
         return RC_OK;
-    if (!pick->first && (rank < pick->after ||
-                         (rank == pick->after && slice_cmp(name, buf_slice(&pick->name_after)) <= 0)))
+    if (!pick->first &&
+        (rank < pick->after ||
+         (rank == pick->after && slice_cmp(name, buf_slice(&pick->name_after)) <= 0)))
         return RC_OK;
     if (!pick->found || rank < pick->rank)
         pick_take(pick, name, body, rank);

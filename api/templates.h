@@ -2,7 +2,8 @@
 /* Templates: what a new index gets beyond its own request. Legacy ones (_template, all that match,
  * by order) count only when no composable one (_index_template, the one of highest priority, over
  * its component templates) matches, as in Elasticsearch. Kept with store_meta_put: kind 't' legacy,
- * 'i' index template, 'c' component template; the value is the body in order: patterns as a list, settings flat. */
+ * 'i' index template, 'c' component template; the value is the body in order: patterns as a list,
+ * settings flat. */
 #ifndef STOWD_TEMPLATES_H
 #define STOWD_TEMPLATES_H
 
@@ -18,8 +19,8 @@ struct draft {
 
 void draft_done(struct draft *draft);
 /* Lay settings, mappings and aliases over what is there. */
-MUST_CHECK enum rc draft_add(struct draft *draft, const struct names_body *body,
-                             struct slice index, struct err *err);
+MUST_CHECK enum rc draft_add(struct draft *draft, const struct names_body *body, struct slice index,
+                             struct err *err);
 /* Lay one composable template over a draft: its components in order, then itself. */
 MUST_CHECK enum rc templates_compose(struct api *api, struct json_value index_template,
                                      struct slice index, struct draft *draft, struct err *err);

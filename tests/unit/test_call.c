@@ -267,7 +267,7 @@ static void test_memory(void **state)
         size_t n = i * 37 % 5000;
         kept[i] = call_alloc(&call, n + 1);
         assert_non_null(kept[i]);
-        assert_int_equal((uintptr_t)kept[i] % sizeof(max_align_t), 0);
+        assert_int_equal((uintptr_t)kept[i] % _Alignof(max_align_t), 0);
         memset(kept[i], (int)(i & 0xff), n + 1);
     }
     for (size_t i = 0; i < ARRAY_LEN(kept); i++)

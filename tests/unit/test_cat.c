@@ -9,10 +9,8 @@
 #include <cmocka.h>
 
 static const struct cat_column columns[] = {
-    {"name", "n,nm", "a name", false, false},
-    {"docs.count", "dc", "how many", false, true},
-    {"size", "s", "bytes", false, true},
-    {"extra", "", "only when asked for", true, false},
+    {"name", "n,nm", "a name", false, false},   {"docs.count", "dc", "how many", false, true},
+    {"size", "s", "bytes", false, true},        {"extra", "", "only when asked for", true, false},
     {"last", "", "left-aligned", false, false},
 };
 
@@ -109,10 +107,20 @@ static void sizes(void **state)
         char unit;
         const char *want;
     } cases[] = {
-        {0, 0, "0b"},           {225, 0, "225b"},       {1023, 0, "1023b"},  {1024, 0, "1kb"},
-        {1126, 0, "1kb"},       {1127, 0, "1.1kb"},     {1536, 0, "1.5kb"},  {1048575, 0, "1023.9kb"},
-        {1048576, 0, "1mb"},    {5ull << 30, 0, "5gb"}, {1536, 'k', "1"},    {1536, 'b', "1536"},
-        {3ull << 40, 'g', "3072"}, {UINT64_MAX, 0, "16383.9pb"},
+        {0, 0, "0b"},
+        {225, 0, "225b"},
+        {1023, 0, "1023b"},
+        {1024, 0, "1kb"},
+        {1126, 0, "1kb"},
+        {1127, 0, "1.1kb"},
+        {1536, 0, "1.5kb"},
+        {1048575, 0, "1023.9kb"},
+        {1048576, 0, "1mb"},
+        {5ull << 30, 0, "5gb"},
+        {1536, 'k', "1"},
+        {1536, 'b', "1536"},
+        {3ull << 40, 'g', "3072"},
+        {UINT64_MAX, 0, "16383.9pb"},
     };
     char text[32];
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api/names.c, api/date_math.c, api/mapping.c, api/aliases.c: what needs no store. */
+/* api/names.c, api/date_math.c, api/mapping.c, api/aliases.c: first what needs no
+ * store, then names against a real one in a directory of its own. */
 #include "api/aliases.h"
 #include "api/date_math.h"
 #include "api/mapping.h"
@@ -8,6 +9,7 @@
 
 #include <setjmp.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -68,11 +70,11 @@ static void globs(void **state)
         const char *glob, *name;
         bool match;
     } cases[] = {
-        {"*", "", true},          {"*", "abc", true},      {"a*", "abc", true},
-        {"a*", "ba", false},      {"*c", "abc", true},     {"*b*", "abc", true},
+        {"*", "", true},          {"*", "abc", true},       {"a*", "abc", true},
+        {"a*", "ba", false},      {"*c", "abc", true},      {"*b*", "abc", true},
         {"a*c*e", "abcde", true}, {"a*c*e", "abcd", false}, {"abc", "abc", true},
-        {"abc", "abcd", false},   {"abcd", "abc", false},  {"", "", true},
-        {"", "a", false},         {"**a**", "a", true},    {"*ab*ab*", "aab", false},
+        {"abc", "abcd", false},   {"abcd", "abc", false},   {"", "", true},
+        {"", "a", false},         {"**a**", "a", true},     {"*ab*ab*", "aab", false},
         {"*aab", "aaab", true},
     };
     (void)state;
@@ -155,8 +157,9 @@ static void bodies(void **state)
 static void infos(void **state)
 {
     struct index_meta meta = {
-        .settings = SLICE_LIT("{\"index.number_of_shards\":\"5\",\"index.number_of_replicas\":\"2\","
-                              "\"index.hidden\":\"true\"}"),
+        .settings =
+            SLICE_LIT("{\"index.number_of_shards\":\"5\",\"index.number_of_replicas\":\"2\","
+                      "\"index.hidden\":\"true\"}"),
         .extra = SLICE_LIT("{\"state\":\"close\"}"),
     };
     struct names_info info;
@@ -200,9 +203,9 @@ static void mappings(void **state)
     assert_int_equal(mapping_merge(json_root(SLICE_LIT("{\"_doc\":{}}")), &mapping, &err),
                      RC_INVALID);
     assert_int_equal(mapping_merge(json_root(SLICE_LIT("[]")), &mapping, &err), RC_INVALID);
-    assert_int_equal(mapping_merge(json_root(SLICE_LIT("{\"properties\":{\".a\":{}}}")), &mapping,
-                                   &err),
-                     RC_INVALID);
+    assert_int_equal(
+        mapping_merge(json_root(SLICE_LIT("{\"properties\":{\".a\":{}}}")), &mapping, &err),
+        RC_INVALID);
     buf_done(&mapping);
     /* as deep as dots go: refused, not a crash */
     struct buf deep = {NULL, 0, 0, false};
@@ -238,18 +241,247 @@ static void aliases(void **state)
     list.len--;
     assert_int_equal(aliases_read(json_root(SLICE_LIT("{\"a*\":{}}")), SLICE_NONE, &list, &err),
                      RC_INVALID);
-    assert_int_equal(aliases_read(json_root(SLICE_LIT("{\"a\":{\"bogus\":1}}")), SLICE_NONE, &list,
-                                  &err),
-                     RC_INVALID);
+    assert_int_equal(
+        aliases_read(json_root(SLICE_LIT("{\"a\":{\"bogus\":1}}")), SLICE_NONE, &list, &err),
+        RC_INVALID);
     buf_done(&list);
+}
+
+/* ---- with a store */
+static char dir[] = "/tmp/test_names.XXXXXX";
+static struct work *work;
+static struct api *api;
+
+static void fatal(void *arg, const char *text)
+{
+    (void)arg;
+    fail_msg("%s", text);
+}
+
+static void make(const char *name, const char *body)
+{
+    struct err err = {RC_OK, 0, ""};
+    enum rc rc = names_create(api, slice_str(name), slice_str(body), NULL, &err);
+    if (rc != RC_OK)
+        print_error("%s: %s\n", name, err.msg);
+    assert_int_equal(rc, RC_OK);
+}
+
+static int start(void **state)
+{
+    struct err err = {RC_OK, 0, ""};
+    struct store_options options = {
+        .wal_bytes = 8 << 20,
+        .segment_bytes = 8 << 20,
+        .cache_bytes = 1 << 20,
+        .catalog_map_bytes = 64 << 20,
+        .checkpoint_ms = 1000,
+        .gc_deletes_ms = 1000,
+        .idle_seal_ms = 1000,
+        .fatal = fatal,
+    };
+    struct api_options api_options = {.identity_version = "8.19.2"};
+    (void)state;
+    if (mkdtemp(dir) == NULL || work_start(2, &work, &err) != RC_OK)
+        return -1;
+    options.path_data = dir;
+    options.work = work;
+    if (store_open(&options, &api_options.store, &err) != RC_OK ||
+        api_create(&api_options, &api, &err) != RC_OK) {
+        print_error("%s\n", err.msg);
+        return -1;
+    }
+    make("a1", "{\"aliases\":{\"both\":{},\"one\":{}}}");
+    make("a2", "{\"aliases\":{\"both\":{\"is_write_index\":true},\"shy\":{\"is_hidden\":true}}}");
+    make("b1", "{\"settings\":{\"index.hidden\":true},\"aliases\":{\"seen\":{}}}");
+    make(".c", "{\"settings\":{\"hidden\":true}}");
+    return 0;
+}
+
+static int stop(void **state)
+{
+    char command[64];
+    struct store *store = api->o.store;
+    (void)state;
+    api_destroy(api);
+    store_close(store);
+    work_stop(work);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    return system(command);
+}
+
+static void resolved(void **state)
+{
+    enum { UNAVAILABLE = 1, SOME = 2, HIDDEN = 4, NO_ALIASES = 8 };
+    static const struct {
+        const char *expression;
+        unsigned flags;
+        enum rc rc;
+        const char *want; /* names, or what is missing */
+    } cases[] = {
+        {"a1", 0, RC_OK, "a1"},
+        {"a2,a1", 0, RC_OK, "a1,a2"},
+        {"*", 0, RC_OK, "a1,a2"},
+        {"", 0, RC_OK, "a1,a2"},
+        {"_all", HIDDEN, RC_OK, ".c,a1,a2,b1"},
+        {"a*,-a1", 0, RC_OK, "a2"},
+        {"*,-both", 0, RC_OK, ""},
+        {"both", 0, RC_OK, "a1,a2"},
+        {"on*", 0, RC_OK, "a1"},
+        {"sh*", 0, RC_NOT_FOUND, "sh*"},
+        {"sh*", HIDDEN, RC_OK, "a2"},
+        {"shy", 0, RC_OK, "a2"},
+        {"b*", 0, RC_OK, "a1,a2"}, /* by the alias */
+        {"see*", 0, RC_OK, "b1"},  /* a visible alias of a hidden index */
+        {".*", 0, RC_OK, ".c"},
+        {"b1", 0, RC_OK, "b1"},
+        {"x*", 0, RC_NOT_FOUND, "x*"},
+        {"x*", SOME, RC_OK, ""},
+        {"a1,x", 0, RC_NOT_FOUND, "x"},
+        {"a1, x", UNAVAILABLE, RC_OK, "a1"},
+        {"x", UNAVAILABLE, RC_NOT_FOUND, "x"},
+        {"x", UNAVAILABLE | SOME, RC_OK, ""},
+        {"both", NO_ALIASES, RC_INVALID, ""},
+        {"bo*", NO_ALIASES | SOME, RC_OK, ""},
+        {"_x", SOME, RC_INVALID, ""},
+        {"<a{now/d{", SOME, RC_INVALID, ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct names_options options = {
+            .ignore_unavailable = (cases[i].flags & UNAVAILABLE) != 0,
+            .allow_no_indices = (cases[i].flags & SOME) != 0 || strchr(cases[i].expression, '-'),
+            .expand = EXPAND_OPEN | ((cases[i].flags & HIDDEN) != 0 ? EXPAND_HIDDEN : 0u),
+            .forbid_aliases = (cases[i].flags & NO_ALIASES) != 0,
+        };
+        struct names_list list = {NULL, 0};
+        struct slice missing = SLICE_NONE;
+        struct err err = {RC_OK, 0, ""};
+        struct buf got = {NULL, 0, 0, false};
+        enum rc rc =
+            names_resolve(api, slice_str(cases[i].expression), &options, &list, &missing, &err);
+        for (size_t k = 0; k < list.count; k++)
+            buf_printf(&got, "%s%s", k == 0 ? "" : ",", index_name(list.index[k]));
+        buf_put_slice(&got, missing);
+        buf_put_byte(&got, 0);
+        if (rc != cases[i].rc || strcmp((char *)got.ptr, cases[i].want) != 0)
+            print_error("%s: %d %s %s\n", cases[i].expression, rc, got.ptr, err.msg);
+        assert_int_equal(rc, cases[i].rc);
+        assert_string_equal((char *)got.ptr, cases[i].want);
+        buf_done(&got);
+        names_list_done(&list);
+    }
+}
+
+static void targets(void **state)
+{
+    static const struct {
+        const char *name;
+        enum names_need need;
+        bool require_alias;
+        enum rc rc;
+        const char *want; /* index, or part of the text */
+    } cases[] = {
+        {"a1", NAMES_READ, false, RC_OK, "a1"},
+        {"a1", NAMES_WRITE_CREATE, false, RC_OK, "a1"},
+        {"one", NAMES_READ, false, RC_OK, "a1"},
+        {"one", NAMES_WRITE, true, RC_OK, "a1"},
+        {"both", NAMES_WRITE_CREATE, false, RC_OK, "a2"},
+        {"both", NAMES_READ, false, RC_INVALID, "[a1, a2], can't execute a single index op"},
+        {"a1", NAMES_WRITE, true, RC_NOT_FOUND, "is not an alias"},
+        {"new", NAMES_READ, false, RC_NOT_FOUND, ""},
+        {"new", NAMES_WRITE, false, RC_NOT_FOUND, ""},
+        {"new", NAMES_WRITE_CREATE, true, RC_NOT_FOUND, "is not an alias"},
+        {"new", NAMES_WRITE_CREATE, false, RC_OK, "new"},
+        {"New", NAMES_WRITE_CREATE, false, RC_INVALID, "must be lowercase"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct names_target target = {NULL, false};
+        struct err err = {RC_OK, 0, ""};
+        enum rc rc = names_target(api, slice_str(cases[i].name), cases[i].need,
+                                  cases[i].require_alias, &target, &err);
+        assert_int_equal(rc, cases[i].rc);
+        if (rc == RC_OK)
+            assert_string_equal(index_name(target.index), cases[i].want);
+        else
+            assert_non_null(strstr(err.msg, cases[i].want));
+        index_release(target.index);
+    }
+}
+
+static void created(void **state)
+{
+    static const struct {
+        const char *name, *body;
+        enum rc rc;
+        const char *text;
+    } cases[] = {
+        {"a1", "", RC_EXISTS, "index [a1/"},
+        {"both", "", RC_INVALID, "Invalid index name [both], already exists as alias"},
+        {"z", "{\"aliases\":{\"a1\":{}}}", RC_INVALID, "Invalid alias name [a1]"},
+        {"z", "{\"settings\":{\"bogus\":1}}", RC_INVALID, "unknown setting [index.bogus]"},
+        {"z", "{\"settings\":{\"codec\":\"x\"}}", RC_INVALID, "unknown value for [index.codec]"},
+        {"z", "{\"mappings\":{\"_doc\":{}}}", RC_INVALID, "[_doc]"},
+    };
+    struct index *index;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err err = {RC_OK, 0, ""};
+        assert_int_equal(
+            names_create(api, slice_str(cases[i].name), slice_str(cases[i].body), NULL, &err),
+            cases[i].rc);
+        assert_non_null(strstr(err.msg, cases[i].text));
+        assert_int_equal(store_index_acquire(api->o.store, SLICE_LIT("z"), &index), RC_NOT_FOUND);
+    }
+}
+
+static void template(char kind, const char *name, const char *body)
+{
+    struct err err = {RC_OK, 0, ""};
+    assert_int_equal(store_meta_put(api->o.store, kind, slice_str(name), slice_str(body), &err),
+                     RC_OK);
+}
+
+static void from_templates(void **state)
+{
+    struct index *index;
+    (void)state;
+    template('t', "low",
+             "{\"index_patterns\":[\"t-*\"],\"order\":1,\"settings\":"
+             "{\"index.codec\":\"lz4\",\"index.priority\":\"1\"}}");
+    template('t', "high",
+             "{\"index_patterns\":\"t-*\",\"order\":2,\"settings\":"
+             "{\"index.codec\":\"none\"},\"aliases\":{\"al-{index}\":{}}}");
+    make("t-1", "{\"settings\":{\"index.priority\":null}}");
+    assert_int_equal(store_index_acquire(api->o.store, SLICE_LIT("t-1"), &index), RC_OK);
+    const struct index_meta *meta = index_meta_acquire(index);
+    assert_true(slice_is(meta->settings, "{\"index.codec\":\"none\"}"));
+    assert_true(slice_is(meta->aliases, "{\"al-t-1\":{}}"));
+    assert_int_equal(index_spec(index)->codec, CODEC_NONE);
+    index_meta_release(meta);
+    index_release(index);
+    /* a composable one puts the legacy ones out of use */
+    template('c', "part",
+             "{\"template\":{\"settings\":{\"index.codec.compression_level\":\"4\"}}}");
+    template('i', "weak", "{\"index_patterns\":[\"t-*\"],\"priority\":1,\"template\":{}}");
+    template('i', "strong",
+             "{\"index_patterns\":[\"t-*\"],\"priority\":9,\"composed_of\":[\"part\"],"
+             "\"template\":{\"settings\":{\"index.codec\":\"zstd\"}}}");
+    make("t-2", "");
+    assert_int_equal(store_index_acquire(api->o.store, SLICE_LIT("t-2"), &index), RC_OK);
+    assert_int_equal(index_spec(index)->codec, CODEC_ZSTD);
+    assert_int_equal(index_spec(index)->level, 4);
+    index_release(index);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(checks), cmocka_unit_test(globs), cmocka_unit_test(dates),
-        cmocka_unit_test(bodies), cmocka_unit_test(infos), cmocka_unit_test(mappings),
-        cmocka_unit_test(aliases),
+        cmocka_unit_test(checks),  cmocka_unit_test(globs),          cmocka_unit_test(dates),
+        cmocka_unit_test(bodies),  cmocka_unit_test(infos),          cmocka_unit_test(mappings),
+        cmocka_unit_test(aliases), cmocka_unit_test(resolved),       cmocka_unit_test(targets),
+        cmocka_unit_test(created), cmocka_unit_test(from_templates),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, start, stop);
 }

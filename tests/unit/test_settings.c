@@ -175,7 +175,8 @@ static void refused(void **state)
          "unknown value for [index.codec] must be one of [default"},
         {"{\"codec\":\"best_compression1\"}", "but was: best_compression1"},
         {"{\"codec\":[\"zstd\"]}", "unknown value for [index.codec]"},
-        {"{\"codec\":\"default\",\"codec.compression_level\":3}", "[index.codec.compression_level]"},
+        {"{\"codec\":\"default\",\"codec.compression_level\":3}",
+         "[index.codec.compression_level]"},
         {"{\"codec.compression_level\":3}", "cannot be set without [index.codec]"},
         {"{\"compression.zstd.level\":3}", "cannot be set without [index.codec]"},
         {"{\"codec\":\"best_compression\",\"codec.compression_level\":3}", "cannot be set for the"},
@@ -310,10 +311,10 @@ static void bytes(void **state)
         bool ok;
         uint64_t bytes;
     } cases[] = {
-        {"0b", true, 0},        {"1kb", true, 1024},     {"2MB", true, 2 << 20},
-        {"3g", true, 3ull << 30}, {"1", false, 0},       {"kb", false, 0},
-        {"1.5kb", false, 0},    {"", false, 0},          {"18446744073709551615kb", false, 0},
-        {"1 kb", false, 0},     {"1kbx", false, 0},
+        {"0b", true, 0},          {"1kb", true, 1024}, {"2MB", true, 2 << 20},
+        {"3g", true, 3ull << 30}, {"1", false, 0},     {"kb", false, 0},
+        {"1.5kb", false, 0},      {"", false, 0},      {"18446744073709551615kb", false, 0},
+        {"1 kb", false, 0},       {"1kbx", false, 0},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -326,9 +327,9 @@ static void bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spellings), cmocka_unit_test(values),   cmocka_unit_test(nested),
+        cmocka_unit_test(spellings), cmocka_unit_test(values),     cmocka_unit_test(nested),
         cmocka_unit_test(patterns),  cmocka_unit_test(unreadable), cmocka_unit_test(resolved),
-        cmocka_unit_test(refused),   cmocka_unit_test(known),    cmocka_unit_test(updates),
+        cmocka_unit_test(refused),   cmocka_unit_test(known),      cmocka_unit_test(updates),
         cmocka_unit_test(overlay),   cmocka_unit_test(bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
