@@ -15,8 +15,8 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends libmicrohttpd12 libcjson1 liblmdb0 libzstd1 \
         liblz4-1 zlib1g libxxhash0 libyaml-0-2 \
  && rm -rf /var/lib/apt/lists/* \
- && groupadd --system --gid 9200 stowd \
- && useradd --system --uid 9200 --gid stowd --home-dir /var/lib/stowd --shell /usr/sbin/nologin stowd \
+ && groupadd --system --gid 920 stowd \
+ && useradd --system --uid 920 --gid stowd --home-dir /var/lib/stowd --shell /usr/sbin/nologin stowd \
  && install -d -o stowd -g stowd -m 750 /var/lib/stowd
 COPY --from=build /out/usr/bin/ /usr/bin/
 USER stowd

@@ -141,8 +141,27 @@ fuzz: ## every fuzz target with libFuzzer for TIME= seconds (clang)
 	done
 fuzz-build: $(patsubst %,$(BUILD)/tests/fuzz/fuzz_%,$(FUZZ))
 
-bench: all ## load a corpus over HTTP and print rates, sizes and latencies beside their references
-	tools/bench/run.sh $(BUILD)
+BENCH = $(addprefix $(BUILD)/tools/bench/,load refs constant)
+# CORPUS="apache nginx" ROUNDS=5 MB=1024 DOCS=1000000 PARTS="ingest get": the defaults are in bench.py.
+BENCH_ARGS = --build $(BUILD) $(if $(CORPUS),--corpus $(CORPUS)) \
+             $(if $(filter command,$(origin ROUNDS)),--rounds $(ROUNDS)) $(if $(MB),--mb $(MB)) \
+             $(if $(DOCS),--docs $(DOCS)) $(if $(PARTS),--part $(PARTS))
+
+bench: all bench-build ## rates, sizes and latencies beside their references (CORPUS= ROUNDS= MB= DOCS= PARTS=)
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tools/bench/bench.py $(BENCH_ARGS)
+
+bench-quick: all bench-build ## the most important of them in three minutes
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tools/bench/bench.py --quick $(BENCH_ARGS)
+
+bench-build: $(BENCH)
+BENCH_CLIENT = $(addprefix $(BUILD)/tools/bench/,client.o corpus.o)
+BENCH_MODELS = $(addprefix $(BUILD)/tools/bench/,peers.o corpus.o)
+$(BUILD)/tools/bench/load: $(BUILD)/tools/bench/load.o $(BENCH_CLIENT)
+	$(LINK) -o $@ $^
+$(BUILD)/tools/bench/refs: $(BUILD)/tools/bench/refs.o $(BENCH_MODELS)
+	$(LINK) -o $@ $^ -lzstd -llz4 -lz
+$(BUILD)/tools/bench/constant: $(BUILD)/tools/bench/constant.o
+	$(LINK) -o $@ $^ $(LIBS_SERVER)
 
 # ---- checking the source
 
@@ -192,10 +211,10 @@ help: ## this list
 	    awk -F'|' '{ printf "  %-14s %s\n", $$1, $$2 }'
 
 .PHONY: all run test check-quick test-clients test-unit unit-build fuzz-replay fuzz-replay-build \
-        crash asan ubsan tsan fuzz fuzz-build bench layers format-check lint deps deps-test \
-        deps-clients install uninstall docker clean help
+        crash asan ubsan tsan fuzz fuzz-build bench bench-quick bench-build layers format-check \
+        lint deps deps-test deps-clients install uninstall docker clean help
 .SECONDARY:
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(patsubst %.c,$(BUILD)/%.d,$(filter %.c,$(C_FILES)))

@@ -282,6 +282,12 @@ static enum rc put_list(struct json_value list, const char *key, struct buf *out
     return RC_OK;
 }
 
+static enum rc bad_key(struct err *err)
+{
+    return err_set(err, RC_INVALID, 0, "a setting's name must be at most %d bytes, without NUL",
+                   LIMIT_SETTING_KEY_BYTES);
+}
+
 static enum rc add(struct settings *settings, const struct buf *path, struct json_value value,
                    struct err *err)
 {
@@ -292,6 +298,8 @@ static enum rc add(struct settings *settings, const struct buf *path, struct jso
     bool prefixed = path->len >= 6 && memcmp(path->ptr, "index.", 6) == 0;
     snprintf(key, sizeof key, "%s%.*s", prefixed ? "" : "index.", (int)path->len,
              (const char *)path->ptr);
+    if (strlen(key) > LIMIT_SETTING_KEY_BYTES)
+        return bad_key(err);
     if (find(settings, key, &at))
         return err_set(err, RC_INVALID, 0, "duplicate settings key [%s]", key);
     if (value.type == JSON_ARRAY)
@@ -322,9 +330,7 @@ static enum rc flatten(struct settings *settings, struct json_value object, stru
         if (path->failed)
             return err_set(err, RC_NOMEM, 0, "out of memory for settings");
         if (path->len > LIMIT_SETTING_KEY_BYTES || memchr(path->ptr + keep, 0, path->len - keep))
-            return err_set(err, RC_INVALID, 0,
-                           "a setting's name must be at most %d bytes, without NUL",
-                           LIMIT_SETTING_KEY_BYTES);
+            return bad_key(err);
         if (value.type == JSON_OBJECT)
             TRY(flatten(settings, value, path, err));
         else

@@ -15,7 +15,9 @@
  *       100-continue.
  *   H4  it calls the handler on, in a suspended connection, for the next chunk of an upload when
  *       all of this one was taken: suspend only with bytes left over.
- *   H5  every stage that waits for the client has a deadline; the sweeper shuts the socket down. */
+ *   H5  every stage that waits for the client has a deadline; the sweeper shuts the socket down.
+ *   H6  the library takes a short read for the end of what has come, and so misses an end of stream
+ *       that came with the data (edge-triggered epoll): the sweeper looks for it. */
 #include "server/http.h"
 
 #include "server/budget.h"
@@ -45,10 +47,12 @@
 #define PROGRESS_BYTES (64u * 1024)         /* due each http.body_timeout */
 #define SMALL_ANSWER (16u * 1024)           /* not counted: less than the connection costs itself */
 #define STREAM_BLOCK (16u * 1024)
+#define DISCARD_BYTES (64u * 1024 * 1024)   /* of a refused body, or twice the limit if more */
 #define DISCARD_NS (30 * NS_PER_S)
 #define STOP_UPLOADS_NS (2 * NS_PER_S)
 #define STOP_CALLS_NS (8 * NS_PER_S)
 #define TICK_NS (NS_PER_S / 4)
+#define SWEEP_NS (NS_PER_S / 2)
 #define NS_PER_S 1000000000ull
 #define NS_PER_MS 1000000ull
 
@@ -86,7 +90,7 @@ struct conn {
     uint64_t counted;   /* bytes of body and answer that are in share */
     struct budget_share share;
     struct task task;   /* makes the next window */
-    _Atomic uint64_t deadline_ns; /* 0: none */
+    _Atomic uint64_t deadline_ns; /* 0: none; odd: waits for the client to send */
     struct conn *next, *prev;
 };
 
@@ -94,7 +98,7 @@ struct http {
     struct http_options o;
     struct MHD_Daemon *daemon;
     struct budget budget;
-    uint64_t idle_ns, header_ns, body_ns, wait_ns, body_max;
+    uint64_t idle_ns, header_ns, body_ns, wait_ns, body_max, discard_max;
     char address[80];
     _Atomic bool stopping; /* new requests are refused */
     _Atomic bool closing;  /* nothing is handed to workers any more */
@@ -115,10 +119,17 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-static void set_deadline(struct conn *conn, uint64_t in_ns)
+enum waits { TO_READ = 1, TO_WRITE = 0 };
+
+static void set_deadline(struct conn *conn, uint64_t in_ns, enum waits waits)
 {
-    atomic_store_explicit(&conn->deadline_ns, in_ns == 0 ? 0 : now_ns() + in_ns,
+    atomic_store_explicit(&conn->deadline_ns, ((now_ns() + in_ns) & ~1ull) | waits,
                           memory_order_relaxed);
+}
+
+static void no_deadline(struct conn *conn)
+{
+    atomic_store_explicit(&conn->deadline_ns, 0, memory_order_relaxed);
 }
 
 /* ---- connections */
@@ -139,7 +150,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         conn->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         int on = 1;
         setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        set_deadline(conn, http->idle_ns + http->header_ns);
+        set_deadline(conn, http->idle_ns + http->header_ns, TO_READ);
         pthread_mutex_lock(&http->lock);
         conn->next = http->conns;
         if (conn->next != NULL)
@@ -159,6 +170,22 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
     }
 }
 
+static void sweep_conn(struct conn *conn, uint64_t now)
+{
+    char byte;
+    uint64_t deadline = atomic_load_explicit(&conn->deadline_ns, memory_order_relaxed);
+    if (deadline == 0)
+        return;
+    if (deadline <= now) {
+        shutdown(conn->fd, SHUT_RDWR);
+    } else if ((deadline & 1) == TO_READ &&
+               recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
+        /* H6. The last bytes may be on their way through the library: whoever moves the deadline
+         * in the meantime is not cut. */
+        atomic_compare_exchange_strong(&conn->deadline_ns, &deadline, (now + SWEEP_NS) & ~1ull);
+    }
+}
+
 static void *sweep(void *arg)
 {
     struct http *http = (struct http *)arg;
@@ -167,20 +194,14 @@ static void *sweep(void *arg)
     pthread_mutex_lock(&http->lock);
     while (!http->sweeper_stop) {
         uint64_t now = now_ns(), until = now + TICK_NS;
-        pthread_mutex_unlock(&http->lock);
-        budget_expire(&http->budget, now);
-        pthread_mutex_lock(&http->lock);
-        if (now >= next_sweep) {
-            next_sweep = now + NS_PER_S;
-            for (struct conn *c = http->conns; c != NULL; c = c->next) {
-                uint64_t deadline = atomic_load_explicit(&c->deadline_ns, memory_order_relaxed);
-                if (deadline != 0 && deadline <= now)
-                    shutdown(c->fd, SHUT_RDWR);
-            }
-        }
         struct timespec t = {(time_t)(until / NS_PER_S), (long)(until % NS_PER_S)};
-        if (!http->sweeper_stop)
-            pthread_cond_timedwait(&http->wake_sweeper, &http->lock, &t);
+        budget_expire(&http->budget, now);
+        if (now >= next_sweep) {
+            next_sweep = now + SWEEP_NS;
+            for (struct conn *c = http->conns; c != NULL; c = c->next)
+                sweep_conn(c, now);
+        }
+        pthread_cond_timedwait(&http->wake_sweeper, &http->lock, &t);
     }
     pthread_mutex_unlock(&http->lock);
     return NULL;
@@ -256,7 +277,7 @@ static bool body_room(struct conn *conn, size_t more, bool *no_memory_out)
         if (!budget_try(&http->budget, &conn->share, grow)) {
             conn->counted = cap;
             conn->asked = true;
-            set_deadline(conn, 0);
+            no_deadline(conn);
             MHD_suspend_connection(conn->mhd);
             budget_wait(&http->budget, &conn->share, grow, now_ns() + http->wait_ns);
             return false;
@@ -270,6 +291,13 @@ static bool body_room(struct conn *conn, size_t more, bool *no_memory_out)
 /* ---- answers */
 
 static struct MHD_Response *make_response(struct conn *conn);
+
+/* An answer, or its next window, must be taken at the rate that a body must come. */
+static void answer_deadline(struct conn *conn)
+{
+    uint64_t body_ns = conn->http->body_ns;
+    set_deadline(conn, body_ns + conn->call.reply.body.len / PROGRESS_BYTES * body_ns, TO_WRITE);
+}
 
 static enum MHD_Result add_headers(struct conn *conn, struct MHD_Response *response)
 {
@@ -312,7 +340,7 @@ static enum MHD_Result send_reply(struct conn *conn)
     if (response == NULL)
         return MHD_NO;
     conn->stage = STAGE_SEND;
-    set_deadline(conn, http->body_ns + reply->body.len / PROGRESS_BYTES * http->body_ns);
+    answer_deadline(conn);
     enum MHD_Result ok = add_headers(conn, response);
     if (ok == MHD_YES)
         ok = MHD_queue_response(conn->mhd, (unsigned)reply->status, response);
@@ -330,7 +358,7 @@ static void run_more(struct task *task)
     conn->sent = 0;
     conn->stage = STAGE_SEND;
     settle(conn);
-    set_deadline(conn, http->body_ns + conn->call.reply.body.len / PROGRESS_BYTES * http->body_ns);
+    answer_deadline(conn);
     MHD_resume_connection(conn->mhd);
     atomic_fetch_sub(&http->at_work, 1); /* last: http_stop waits for it */
 }
@@ -359,7 +387,7 @@ static ssize_t on_stream(void *cls, uint64_t at, char *out, size_t max)
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
     conn->stage = STAGE_MORE;
-    set_deadline(conn, 0);
+    no_deadline(conn);
     MHD_suspend_connection(conn->mhd);
     work_submit(http->o.work, WORK_GET, &conn->task);
     return 0;
@@ -456,7 +484,7 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
     if (conn->uri_len > 0)
         memcpy(conn->uri, uri, conn->uri_len);
     conn->stage = STAGE_HEADERS;
-    set_deadline(conn, conn->http->header_ns);
+    set_deadline(conn, conn->http->header_ns, TO_READ);
     return conn;
 }
 
@@ -547,7 +575,7 @@ static void discard_body(struct conn *conn)
     conn->stage = STAGE_DISCARD;
     buf_done(&conn->call.body);
     settle(conn);
-    set_deadline(conn, DISCARD_NS);
+    set_deadline(conn, DISCARD_NS, TO_READ);
 }
 
 static enum MHD_Result refuse_busy(struct conn *conn)
@@ -591,13 +619,13 @@ static enum MHD_Result begin(struct conn *conn, const char *method, const char *
         return send_reply(conn);
     }
     if (!admit(conn, uri_ok)) {
-        if (has_body && (conn->expects || call->content_length > 2 * http->body_max))
+        if (has_body && (conn->expects || call->content_length > http->discard_max))
             return send_reply(conn);
         discard_body(conn);
         return MHD_YES;
     }
     conn->stage = STAGE_BODY;
-    set_deadline(conn, http->body_ns);
+    set_deadline(conn, http->body_ns, TO_READ);
     bool no_memory = false;
     if (has_body && !body_room(conn, 1, &no_memory)) {
         conn->at_headers = true;
@@ -611,7 +639,7 @@ static enum MHD_Result begin_again(struct conn *conn)
 {
     bool no_memory = false;
     conn->at_headers = false;
-    set_deadline(conn, conn->http->body_ns);
+    set_deadline(conn, conn->http->body_ns, TO_READ);
     if (!body_room(conn, 1, &no_memory)) {
         conn->at_headers = true;
         return MHD_YES;
@@ -637,7 +665,7 @@ static enum MHD_Result take(struct conn *conn, const char *data, size_t *size)
         if (!body_room(conn, *size, &no_memory))
             return MHD_YES; /* suspended, with all of this piece left over (H4) */
         if (waited)
-            set_deadline(conn, http->body_ns);
+            set_deadline(conn, http->body_ns, TO_READ);
         if (no_memory) {
             refuse_busy(conn);
         } else {
@@ -648,10 +676,10 @@ static enum MHD_Result take(struct conn *conn, const char *data, size_t *size)
     conn->received += *size;
     *size = 0;
     if (conn->stage == STAGE_DISCARD)
-        return conn->received > 2 * http->body_max ? MHD_NO : MHD_YES;
+        return conn->received > http->discard_max ? MHD_NO : MHD_YES;
     if (conn->received - conn->mark >= PROGRESS_BYTES) {
         conn->mark = conn->received;
-        set_deadline(conn, http->body_ns);
+        set_deadline(conn, http->body_ns, TO_READ);
     }
     return MHD_YES;
 }
@@ -661,7 +689,7 @@ static enum MHD_Result complete(struct conn *conn)
 {
     struct http *http = conn->http;
 
-    set_deadline(conn, 0);
+    no_deadline(conn);
     conn->stage = STAGE_READY;
     set_busy(conn);
     if (api_try_inline(http->o.api, &conn->call)) {
@@ -743,7 +771,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
         conn->busy = false;
     }
     conn->stage = STAGE_IDLE;
-    set_deadline(conn, conn->http->idle_ns + conn->http->header_ns);
+    set_deadline(conn, conn->http->idle_ns + conn->http->header_ns, TO_READ);
     *context = NULL;
 }
 
@@ -838,6 +866,8 @@ enum rc http_start(const struct http_options *options, struct http **out, struct
     http->body_ns = config->http_body_timeout * NS_PER_MS;
     http->wait_ns = config->http_admission_wait * NS_PER_MS;
     http->body_max = config->http_max_content_length;
+    http->discard_max =
+        2 * http->body_max > DISCARD_BYTES ? 2 * http->body_max : DISCARD_BYTES;
     budget_init(&http->budget, config->http_max_in_flight, on_budget);
     pthread_mutex_init(&http->lock, NULL);
     pthread_condattr_init(&monotonic);

@@ -8,6 +8,7 @@
 
 #include "config/limits.h"
 #include "storage/bytes.h"
+#include "storage/idmap.h"
 #include "storage/io.h"
 
 #include <errno.h>
@@ -20,20 +21,18 @@
 #define MAP_DEFAULT    (64 * GIB)
 #define MAP_GROWTH_MIN (256 * MIB) /* of the default, where address space is limited */
 #define MARGIN_MAX     (16 * MIB)
-#define IDS_WALKED_MAX 262144
 #define REBUILD_HINT   "run stowctl rebuild"
 
 enum table { TABLE_VALUE, TABLE_BLOCK, TABLE_ID, TABLE_DEAD, TABLES };
 
-/* Sizes are on disk. An id has only half a checksum: there are many of them, and the row that a
- * wrong seq leads to is compared with the id that was asked for. */
+/* Sizes are on disk. */
 static const struct {
     const char *name;
     size_t trailer;
 } tables[TABLES] = {
     [TABLE_VALUE] = {"value", 8},
     [TABLE_BLOCK] = {"block", 8},
-    [TABLE_ID] = {"id", 4},
+    [TABLE_ID] = {"id", 8},
     [TABLE_DEAD] = {"dead", 8},
 };
 
@@ -46,6 +45,7 @@ struct catalog {
     /* guarded by mutex */
     MDB_txn *readers[READERS_POOLED]; /* reset */
     size_t reader_count;
+    struct seqset verified; /* pieces of id runs */
 };
 
 struct catalog_txn {
@@ -332,6 +332,7 @@ void catalog_close(struct catalog *catalog)
     if (catalog->env != NULL)
         mdb_env_close(catalog->env);
     pthread_mutex_destroy(&catalog->mutex);
+    seqset_done(&catalog->verified);
     free(catalog);
 }
 
@@ -738,91 +739,124 @@ out:
     return rc;
 }
 
-/* ---- id index */
+/* ---- pieces of id runs */
 
-enum rc catalog_put_ids(struct catalog_txn *txn, uint32_t index_no, uint64_t hash,
-                        const uint64_t *seqs, size_t count, struct err *err)
+static struct key key_of_piece(uint32_t index_no, uint32_t run, uint32_t piece)
 {
-    struct key key = key_of_number(index_no, hash);
-    struct buf value = {0};
-    uint8_t one[8];
-    if (count == 0)
-        return not_found_is_ok(item_delete(txn, TABLE_ID, &key, err));
-    if (count == 1) {
-        put_u64(one, seqs[0]);
-        return item_put(txn, TABLE_ID, &key, slice_of(one, sizeof one), err);
-    }
-    for (size_t i = 0; i < count; i++) {
-        put_u64(one, seqs[i]);
-        buf_put(&value, one, sizeof one);
-    }
-    enum rc rc = value.failed ? fail(err, ENOMEM, "put")
-                              : item_put(txn, TABLE_ID, &key, buf_slice(&value), err);
-    buf_done(&value);
-    return rc;
+    return key_of_number(index_no, (uint64_t)run << 32 | piece);
 }
 
-/* The verified seqs of a hash, 8 bytes each; empty when there are none. */
-static enum rc ids_find(struct catalog *catalog, MDB_txn *txn, uint32_t index_no, uint64_t hash,
-                        struct slice *seqs_out, struct err *err)
+enum rc catalog_put_piece(struct catalog_txn *txn, uint32_t index_no, uint32_t run, uint32_t piece,
+                          struct slice value, struct err *err)
 {
-    struct key key = key_of_number(index_no, hash);
-    struct slice value;
-    enum rc rc = item_get(catalog, txn, TABLE_ID, &key, &value, err);
-    if (rc == RC_NOT_FOUND) {
-        *seqs_out = SLICE_NONE;
+    struct key key = key_of_piece(index_no, run, piece);
+    return item_put(txn, TABLE_ID, &key, value, err);
+}
+
+enum rc catalog_delete_piece(struct catalog_txn *txn, uint32_t index_no, uint32_t run,
+                             uint32_t piece, struct err *err)
+{
+    struct key key = key_of_piece(index_no, run, piece);
+    return not_found_is_ok(item_delete(txn, TABLE_ID, &key, err));
+}
+
+/* A view is a read transaction and where it came from, so it needs no memory of its own beyond a
+ * small record. */
+struct catalog_view {
+    struct catalog *catalog;
+    MDB_txn *txn;
+};
+
+enum rc catalog_view_begin(struct catalog *catalog, struct catalog_view **out, struct err *err)
+{
+    struct catalog_view *view = malloc(sizeof *view);
+    if (view == NULL)
+        return fail(err, ENOMEM, "view");
+    view->catalog = catalog;
+    enum rc rc = read_begin(catalog, &view->txn, err);
+    if (rc != RC_OK) {
+        free(view);
+        return rc;
+    }
+    *out = view;
+    return RC_OK;
+}
+
+void catalog_view_end(struct catalog_view *view)
+{
+    read_end(view->catalog, view->txn);
+    free(view);
+}
+
+/* Has this process verified the piece before? Keys of pieces are never used twice. */
+static bool piece_known(struct catalog *catalog, uint64_t id)
+{
+    pthread_mutex_lock(&catalog->mutex);
+    bool known = seqset_has(&catalog->verified, id);
+    pthread_mutex_unlock(&catalog->mutex);
+    return known;
+}
+
+static void piece_learn(struct catalog *catalog, uint64_t id)
+{
+    pthread_mutex_lock(&catalog->mutex);
+    if (seqset_reserve(&catalog->verified, 1)) /* else it is verified again */
+        seqset_add(&catalog->verified, id);
+    pthread_mutex_unlock(&catalog->mutex);
+}
+
+enum rc catalog_view_piece(struct catalog_view *view, uint32_t index_no, uint32_t run,
+                           uint32_t piece, struct slice *out, struct err *err)
+{
+    struct key key = key_of_piece(index_no, run, piece);
+    uint64_t id = XXH3_64bits(key.bytes, key.len) >> 1; /* never the empty slot's value */
+    MDB_val k = to_val(key_slice(&key)), v;
+    if (!piece_known(view->catalog, id)) {
+        TRY(item_get(view->catalog, view->txn, TABLE_ID, &key, out, err));
+        piece_learn(view->catalog, id);
         return RC_OK;
     }
-    TRY(rc);
-    if (value.len == 0 || value.len % 8 != 0)
+    int e = mdb_get(view->txn, view->catalog->dbi[TABLE_ID], &k, &v);
+    if (e == MDB_NOTFOUND)
+        return RC_NOT_FOUND;
+    if (e != 0)
+        return fail(err, e, "get");
+    if (v.mv_size < tables[TABLE_ID].trailer)
         return damaged(err, TABLE_ID, key_slice(&key));
-    *seqs_out = value;
+    *out = slice_of(v.mv_data, v.mv_size - tables[TABLE_ID].trailer);
     return RC_OK;
 }
 
-static enum rc ids_get(struct catalog *catalog, MDB_txn *txn, uint32_t index_no, uint64_t hash,
-                       uint64_t *seqs_out, size_t max, size_t *count_out, struct err *err)
+enum rc catalog_drop_run(struct catalog_txn *txn, uint32_t index_no, uint32_t run, struct err *err)
 {
-    struct slice seqs;
-    TRY(ids_find(catalog, txn, index_no, hash, &seqs, err));
-    if (seqs.len / 8 > max)
-        return err_set(err, RC_TOO_LARGE, 0, "catalog: %zu ids of index %u share a hash",
-                       seqs.len / 8, index_no);
-    for (size_t i = 0; i < seqs.len / 8; i++)
-        seqs_out[i] = get_u64(seqs.ptr + 8 * i);
-    *count_out = seqs.len / 8;
-    return RC_OK;
-}
-
-enum rc catalog_get_ids(struct catalog *catalog, uint32_t index_no, uint64_t hash,
-                        uint64_t *seqs_out, size_t max, size_t *count_out, struct err *err)
-{
-    MDB_txn *txn;
-    TRY(read_begin(catalog, &txn, err));
-    enum rc rc = ids_get(catalog, txn, index_no, hash, seqs_out, max, count_out, err);
-    read_end(catalog, txn);
-    return rc;
-}
-
-enum rc catalog_txn_get_ids(struct catalog_txn *txn, uint32_t index_no, uint64_t hash,
-                            uint64_t *seqs_out, size_t max, size_t *count_out, struct err *err)
-{
-    return ids_get(txn->catalog, txn->txn, index_no, hash, seqs_out, max, count_out, err);
-}
-
-enum rc catalog_get_ids_many(struct catalog *catalog, uint32_t index_no, const uint64_t *hashes,
-                             size_t count, uint64_t *seqs_out, bool *several_out, struct err *err)
-{
-    MDB_txn *txn;
-    enum rc rc = RC_OK;
-    TRY(read_begin(catalog, &txn, err));
-    for (size_t i = 0; i < count; i++) {
-        struct slice seqs;
-        TRY_OUT(ids_find(catalog, txn, index_no, hashes[i], &seqs, err));
-        seqs_out[i] = seqs.len == 0 ? UINT64_MAX : get_u64(seqs.ptr);
-        several_out[i] = seqs.len > 8;
+    struct key key = key_of_piece(index_no, run, 0);
+    struct walk walk;
+    enum rc rc = walk_begin(&walk, txn->catalog, txn->txn, TABLE_ID, key_slice(&key), err);
+    for (; rc == RC_OK && key_is_of_index(walk.key, index_no) && get_be32(walk.key.ptr + 4) == run;
+         rc = walk_next(&walk, err)) {
+        int e = mdb_cursor_del(walk.cursor, 0);
+        if (e != 0) {
+            rc = txn_fail(txn, e, "drop run", err);
+            break;
+        }
     }
-out:
+    walk_done(&walk);
+    return not_found_is_ok(rc);
+}
+
+enum rc catalog_next_run(struct catalog *catalog, uint32_t index_no, uint32_t from, uint32_t *out,
+                         struct err *err)
+{
+    struct key key = key_of_piece(index_no, from, 0);
+    struct walk walk;
+    MDB_txn *txn;
+    TRY(read_begin(catalog, &txn, err));
+    enum rc rc = walk_begin(&walk, catalog, txn, TABLE_ID, key_slice(&key), err);
+    if (rc == RC_OK && !key_is_of_index(walk.key, index_no))
+        rc = RC_NOT_FOUND;
+    if (rc == RC_OK)
+        *out = get_be32(walk.key.ptr + 4);
+    walk_done(&walk);
     read_end(catalog, txn);
     return rc;
 }
@@ -908,27 +942,16 @@ enum rc catalog_drop_index(struct catalog_txn *txn, uint32_t index_no, size_t ma
     return RC_OK;
 }
 
-/* Bytes of an index in one table. The hashes of ids are spread evenly, so that after `walked_max`
- * entries the place of the last one tells how many there are. */
+/* Bytes of an index in one table. */
 static enum rc table_bytes(struct catalog *catalog, MDB_txn *txn, enum table table,
-                           uint32_t index_no, size_t walked_max, uint64_t *bytes, struct err *err)
+                           uint32_t index_no, uint64_t *bytes, struct err *err)
 {
     struct key key = key_of_number(index_no, 0);
     struct walk walk;
-    uint64_t sum = 0, hash = 0;
-    size_t walked = 0;
     enum rc rc = walk_begin(&walk, catalog, txn, table, key_slice(&key), err);
-    for (; rc == RC_OK && key_is_of_index(walk.key, index_no); rc = walk_next(&walk, err)) {
-        if (walked == walked_max) {
-            sum = (uint64_t)((double)sum * (18446744073709551616.0 / ((double)hash + 1)));
-            break;
-        }
-        sum += walk.key.len + walk.stored.len;
-        hash = get_be64(walk.key.ptr + 4);
-        walked++;
-    }
+    for (; rc == RC_OK && key_is_of_index(walk.key, index_no); rc = walk_next(&walk, err))
+        *bytes += walk.key.len + walk.stored.len;
     walk_done(&walk);
-    *bytes += sum;
     return not_found_is_ok(rc);
 }
 
@@ -939,9 +962,9 @@ enum rc catalog_index_bytes(struct catalog *catalog, uint32_t index_no, uint64_t
     MDB_txn *txn;
     enum rc rc;
     TRY(read_begin(catalog, &txn, err));
-    TRY_OUT(table_bytes(catalog, txn, TABLE_BLOCK, index_no, SIZE_MAX, &bytes, err));
-    TRY_OUT(table_bytes(catalog, txn, TABLE_ID, index_no, IDS_WALKED_MAX, &bytes, err));
-    TRY_OUT(table_bytes(catalog, txn, TABLE_DEAD, index_no, SIZE_MAX, &bytes, err));
+    TRY_OUT(table_bytes(catalog, txn, TABLE_BLOCK, index_no, &bytes, err));
+    TRY_OUT(table_bytes(catalog, txn, TABLE_ID, index_no, &bytes, err));
+    TRY_OUT(table_bytes(catalog, txn, TABLE_DEAD, index_no, &bytes, err));
     *bytes_out = bytes;
 out:
     read_end(catalog, txn);

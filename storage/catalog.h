@@ -79,21 +79,28 @@ MUST_CHECK enum rc catalog_list_blocks(struct catalog *catalog, uint32_t index_n
                                        struct place *out, size_t max, size_t *count_out,
                                        struct err *err);
 
-/* ---- id index, version 1: hash -> seqs of the newest rows of the ids with that hash.
- * Nearly always one seq; more only when hashes collide. */
+/* ---- id index, version 1: pieces of sorted runs (idrun.h), immutable values */
 #define CATALOG_ID_INDEX_VERSION 1
-MUST_CHECK enum rc catalog_put_ids(struct catalog_txn *txn, uint32_t index_no, uint64_t hash,
-                                   const uint64_t *seqs, size_t count /* 0 deletes */,
-                                   struct err *err);
-/* *count_out is 0 when there are none; RC_TOO_LARGE when more than max. */
-MUST_CHECK enum rc catalog_get_ids(struct catalog *catalog, uint32_t index_no, uint64_t hash,
-                                   uint64_t *seqs_out, size_t max, size_t *count_out,
-                                   struct err *err);
-/* The same for many hashes under one read transaction: one seq each, UINT64_MAX for none; a hash
- * with several gives the first one and sets several_out[i]. */
-MUST_CHECK enum rc catalog_get_ids_many(struct catalog *catalog, uint32_t index_no,
-                                        const uint64_t *hashes, size_t count, uint64_t *seqs_out,
-                                        bool *several_out, struct err *err);
+MUST_CHECK enum rc catalog_put_piece(struct catalog_txn *txn, uint32_t index_no, uint32_t run,
+                                     uint32_t piece, struct slice value, struct err *err);
+/* A missing one is fine. */
+MUST_CHECK enum rc catalog_delete_piece(struct catalog_txn *txn, uint32_t index_no, uint32_t run,
+                                        uint32_t piece, struct err *err);
+/* A view: one read transaction over many pieces. Short, and given back by the thread that has it.
+ * A piece is verified when the process sees it first (C2): it is up to 50 KB and never changes. */
+struct catalog_view;
+MUST_CHECK enum rc catalog_view_begin(struct catalog *catalog, struct catalog_view **out,
+                                      struct err *err);
+void catalog_view_end(struct catalog_view *view);
+/* Valid until the view ends. RC_NOT_FOUND without text. */
+MUST_CHECK enum rc catalog_view_piece(struct catalog_view *view, uint32_t index_no, uint32_t run,
+                                      uint32_t piece, struct slice *out, struct err *err);
+/* Delete all pieces of a run. */
+MUST_CHECK enum rc catalog_drop_run(struct catalog_txn *txn, uint32_t index_no, uint32_t run,
+                                    struct err *err);
+/* Lowest run number >= from of which an index has pieces; RC_NOT_FOUND. For sweeping. */
+MUST_CHECK enum rc catalog_next_run(struct catalog *catalog, uint32_t index_no, uint32_t from,
+                                    uint32_t *out, struct err *err);
 
 /* ---- dead rows: bitmaps of 4,096 seqs */
 #define CATALOG_DEAD_SEQS 4096
@@ -105,9 +112,6 @@ MUST_CHECK enum rc catalog_get_dead(struct catalog *catalog, uint32_t index_no, 
                                     uint8_t bits_out[CATALOG_DEAD_BYTES], struct err *err);
 
 /* ---- within a write transaction: reads that see what it has written */
-MUST_CHECK enum rc catalog_txn_get_ids(struct catalog_txn *txn, uint32_t index_no, uint64_t hash,
-                                       uint64_t *seqs_out, size_t max, size_t *count_out,
-                                       struct err *err);
 MUST_CHECK enum rc catalog_txn_get_dead(struct catalog_txn *txn, uint32_t index_no,
                                         uint64_t chunk, uint8_t bits_out[CATALOG_DEAD_BYTES],
                                         struct err *err);

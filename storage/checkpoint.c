@@ -13,7 +13,7 @@
  *   K3  a failed attempt keeps its cut and is repeated; a segment that failed is left behind. */
 #include "config/limits.h"
 #include "storage/engine.h"
-#include "storage/json.h"
+#include "storage/metadata.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -26,6 +26,8 @@
 /* Without any write: open blocks that are idle are looked for this often. */
 #define QUIET_MS 30000
 #define SPACE_CHECK_MS 100
+/* A piece of an id run counts as one key of a transaction for each so many bytes. */
+#define PIECE_KEY_BYTES 1024
 
 /* ---- cut */
 
@@ -34,7 +36,7 @@ static bool wants_seal(struct index *ix, bool seal, uint64_t now, uint64_t head,
     if (ix->open == NULL || rows_count(ix->open) == 0)
         return false;
     return seal || now - ix->written_ms >= ix->store->o.idle_seal_ms ||
-           head - ix->open_at > capacity / 4; /* quiet: it must not pin the log */
+           (head > ix->open_at && head - ix->open_at > capacity / 4); /* it must not pin the log */
 }
 
 /* False: nothing to carry over. */
@@ -59,6 +61,7 @@ static bool cut(struct index *ix, bool seal, uint64_t head, uint64_t capacity, e
         ix->cut_packed = ix->open != NULL && rows_count(ix->open) != 0
                              ? rows_first_seq(ix->open)
                              : ix->next_seq;
+        ix->cut_next = ix->next_seq;
     }
     pthread_mutex_unlock(&ix->table);
     pthread_mutex_unlock(&ix->write);
@@ -82,25 +85,6 @@ static enum rc wait_logged(struct index *ix, struct err *err)
 }
 
 /* ---- segments */
-
-static void describe(struct index *ix, struct buf *out)
-{
-    const struct index_meta *meta = index_meta_acquire(ix);
-    BUF_PUT_LIT(out, "{\"name\":");
-    json_quote(slice_of(ix->name, ix->name_len), out);
-    buf_printf(out,
-               ",\"spec\":{\"codec\":\"%s\",\"level\":%d,\"block_bytes\":%u,\"dictionary\":%s}",
-               codec_text(ix->spec.codec), ix->spec.level, ix->spec.block_bytes,
-               ix->spec.dictionary ? "true" : "false");
-    struct slice parts[] = {meta->settings, meta->mappings, meta->aliases, meta->extra};
-    const char *names[] = {"settings", "mappings", "aliases", "extra"};
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        buf_printf(out, ",\"%s\":", names[i]);
-        buf_put_slice(out, parts[i].len == 0 ? SLICE_LIT("{}") : parts[i]);
-    }
-    buf_put_byte(out, '}');
-    index_meta_release(meta);
-}
 
 enum rc checkpoint_finish_segment(struct index *ix, struct err *err)
 {
@@ -127,7 +111,7 @@ enum rc checkpoint_segment(struct index *index, struct segment_writer **out, str
         return RC_OK;
     }
     index_dir(index, dir, sizeof dir);
-    describe(index, &text);
+    metadata_describe(index, &text);
     struct segment_owner owner = {
         .index_no = index->number,
         .created_ms = index->created_ms,
@@ -214,8 +198,10 @@ out:
 
 struct carrier {
     struct store *store;
+    struct index *index;
     struct catalog_txn *txn;
     size_t keys;
+    struct idrun idrun; /* being written */
 };
 
 static enum rc carrier_commit(struct carrier *c, struct err *err)
@@ -272,65 +258,79 @@ out:
     return rc;
 }
 
-static enum rc carry_id(struct carrier *c, struct index *ix, const struct idmap_entry *e,
-                        struct err *err)
+static enum rc carry_piece(void *arg, uint32_t piece, struct slice value, struct err *err)
 {
-    uint64_t seqs[CANDIDATES_MAX];
-    size_t n = 0, kept = 0;
+    struct carrier *c = arg;
     TRY(carrier_room(c, err));
-    TRY(catalog_txn_get_ids(c->txn, ix->number, e->hash, seqs, CANDIDATES_MAX - 1, &n, err));
-    for (size_t i = 0; i < n; i++)
-        if (seqs[i] != e->replaces && seqs[i] != e->seq)
-            seqs[kept++] = seqs[i];
-    seqs[kept++] = e->seq;
-    return catalog_put_ids(c->txn, ix->number, e->hash, seqs, kept, err);
+    c->keys += value.len / PIECE_KEY_BYTES;
+    return catalog_put_piece(c->txn, c->index->number, c->idrun.number, piece, value, err);
 }
 
-static enum rc carry_ids(struct carrier *c, struct index *ix, struct err *err)
+/* The frozen ids become a run; *list_out, if it is made, is the list with it. A repeated attempt
+ * writes the same pieces again. */
+static enum rc carry_ids(struct carrier *c, struct index *ix, struct idrun_list **list_out,
+                         struct err *err)
 {
-    const struct idmap_table *t = &ix->ids.frozen;
-    enum rc rc = RC_OK;
+    const struct idmap_table *t = &ix->ids.frozen; /* frozen: only this thread changes it */
     size_t n = 0;
     if (t->count == 0)
         return RC_OK;
-    /* In order of the keys: neighbours share pages. */
-    struct idmap_entry *list = malloc(t->count * sizeof *list);
+    struct idrun_entry *list = malloc(t->count * sizeof *list);
     if (list == NULL)
         return RC_NOMEM;
     for (size_t i = 0; i <= t->mask; i++)
         if (t->slot[i].seq != IDMAP_NONE)
-            list[n++] = t->slot[i];
-    qsort(list, n, sizeof *list, u64_order);
-    for (size_t i = 0; i < n; i++)
-        TRY_OUT(carry_id(c, ix, &list[i], err));
-out:
+            list[n++] =
+                (struct idrun_entry){t->slot[i].hash, t->slot[i].seq, t->slot[i].tombstone};
+    idrun_sort(list, n);
+    c->idrun = (struct idrun){ix->next_idrun, idrun_bits(n), n};
+    enum rc rc = idrun_write(list, n, c->idrun.bits, carry_piece, c, err);
     free(list);
+    if (rc == RC_OK) {
+        *list_out = idrun_list_make(ix->idruns, NULL, 0, &c->idrun);
+        rc = *list_out == NULL ? RC_NOMEM : RC_OK;
+    }
     return rc;
 }
 
+static enum rc carry_state(struct carrier *c, struct index *ix, uint64_t packed_seq,
+                           const struct idrun_list *idruns, struct err *err)
+{
+    ix->packed_seq = packed_seq;
+    return index_save_state(c->txn, ix, packed_seq, idruns, err);
+}
+
 static enum rc carry_blocks(struct carrier *c, struct index *ix, const struct place *places,
-                            struct err *err)
+                            const struct idrun_list *idruns, struct err *err)
 {
     for (size_t i = 0; i < ix->cut_pending; i++) {
         if (c->keys + 2 >= LIMIT_CATALOG_TXN_KEYS && c->txn != NULL && i != 0) {
-            TRY(index_save_state(c->txn, ix, places[i].first_seq, err));
+            TRY(carry_state(c, ix, places[i].first_seq, idruns, err));
             TRY(carrier_commit(c, err));
         }
         TRY(carrier_room(c, err));
         TRY(catalog_put_block(c->txn, ix->number, &places[i], err));
     }
     TRY(carrier_room(c, err));
-    return index_save_state(c->txn, ix, ix->cut_packed, err);
+    return carry_state(c, ix, ix->cut_packed, idruns, err);
 }
 
 /* The catalog has it all: memory may let go. */
-static void drop_carried(struct index *ix, const struct place *places)
+static void drop_carried(struct index *ix, const struct place *places, struct idrun_list *idruns)
 {
+    struct idrun_list *old = NULL;
     uint64_t bytes = 0;
     size_t n = ix->cut_pending;
     struct pending **gone = malloc((n + 1) * sizeof(struct pending *));
     pthread_mutex_lock(&ix->table);
     idmap_drop_frozen(&ix->ids);
+    if (idruns != NULL) {
+        old = ix->idruns;
+        ix->idruns = idruns;
+        ix->next_idrun++;
+    }
+    ix->ids_epoch++;
+    ix->ids_carried = ix->cut_next;
     seqset_done(&ix->dead_frozen);
     for (size_t i = 0; i < n; i++) {
         const struct pending *p = ix->pending[i];
@@ -353,6 +353,7 @@ static void drop_carried(struct index *ix, const struct place *places)
     for (size_t i = 0; gone != NULL && i < n; i++)
         pending_release(gone[i]);
     free(gone);
+    idrun_list_release(old);
     atomic_fetch_sub(&ix->store->pending_bytes, bytes);
     cache_forget(ix->store->cache, ix->number, SEGMENT_IN_MEMORY);
 }
@@ -360,15 +361,19 @@ static void drop_carried(struct index *ix, const struct place *places)
 static enum rc carry_index(struct carrier *c, struct index *ix, struct err *err)
 {
     struct place *places = NULL;
+    struct idrun_list *idruns = NULL;
     enum rc rc = wait_logged(ix, err);
+    c->index = ix;
     TRY_OUT(rc);
     TRY_OUT(write_blocks(ix, &places, err));
     TRY_OUT(carry_dead(c, ix, err));
-    TRY_OUT(carry_ids(c, ix, err));
-    TRY_OUT(carry_blocks(c, ix, places, err));
+    TRY_OUT(carry_ids(c, ix, &idruns, err));
+    TRY_OUT(carry_blocks(c, ix, places, idruns == NULL ? ix->idruns : idruns, err));
     TRY_OUT(carrier_commit(c, err));
-    drop_carried(ix, places);
+    drop_carried(ix, places, idruns);
+    idruns = NULL;
 out:
+    idrun_list_release(idruns);
     catalog_abort(c->txn);
     c->txn = NULL;
     free(places);
@@ -431,10 +436,11 @@ enum rc checkpoint_run(struct store *store, bool seal, uint64_t until_ms, struct
     struct carrier c = {.store = store};
     enum rc rc = RC_OK;
     bool all = true;
-    TRY(store_all(store, &list, &n));
     pthread_mutex_lock(&store->layout);
     bool logged = store->wal != NULL; /* not yet while recovering */
+    /* Before the list: an index that is made later has no record before head. */
     uint64_t head = logged ? wal_head(store->wal) : 0;
+    rc = store_all(store, &list, &n);
     if (logged)
         wal_stats(store->wal, &ws);
     else
@@ -560,6 +566,13 @@ void *checkpoint_main(void *arg)
     uint64_t last_ms = mono_ms();
     pthread_mutex_lock(&store->wake);
     while (!store->stopping) {
+        if (atomic_load(&store->metadata_dirty)) {
+            pthread_mutex_unlock(&store->wake);
+            metadata_tend(store, false);
+            pthread_mutex_lock(&store->wake);
+            if (store->stopping)
+                break;
+        }
         if (!due(store, last_ms)) {
             wait_ms(&store->wake_checkpoint, &store->wake, LOOK_MS);
             continue;

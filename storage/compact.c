@@ -4,8 +4,8 @@
  * that take out a run of blocks and put in the ones made of them; ids point to seqs and never
  * change.
  *
- *   P1  a row is dropped only when the catalog says that it is dead and no snapshot needs it; its
- *       bit is cleared in the same transaction.
+ *   P1  a row is dropped only when the catalog says that it is dead and no snapshot needs it. Its
+ *       dead bit stays: below packed_seq a seq is a row in a block or its bit is set.
  *   P2  a tombstone is dropped only when it is older than index.gc_deletes and nothing on disk that
  *       is older holds a dead row: a rebuild from the segments alone must not bring one back.
  *   P3  a segment goes when nothing names it any more.
@@ -17,7 +17,6 @@
 #include <time.h>
 
 #define STEP_BLOCKS 256
-#define STEP_TOMBSTONES 2000
 #define LIST_BLOCKS 512
 /* Joining begins with so many short blocks; a segment is rewritten when less than this part of its
  * bytes is live. */
@@ -25,7 +24,7 @@
 #define LIVE_PERCENT 60
 #define TICK_MS 1000
 
-/* A block of the plan. */
+/* A block of the survey. */
 struct item {
     struct place place;
     uint32_t dead; /* rows, from the catalog */
@@ -38,7 +37,7 @@ struct seg {
     bool chosen;
 };
 
-struct plan {
+struct survey {
     struct index *ix;
     struct item *item;
     size_t count, cap;
@@ -54,12 +53,12 @@ static unsigned popcount8(uint8_t v)
     return (unsigned)__builtin_popcount(v);
 }
 
-/* Dead rows among [first, last]. */
-static enum rc count_dead(struct index *ix, uint64_t first, uint64_t last, uint32_t *out,
+/* Dead bits among [first, last]. */
+static enum rc count_bits(struct index *ix, uint64_t first, uint64_t last, uint64_t *out,
                           struct err *err)
 {
     uint8_t bits[CATALOG_DEAD_BYTES];
-    uint32_t n = 0;
+    uint64_t n = 0;
     for (uint64_t chunk = first / CATALOG_DEAD_SEQS; chunk <= last / CATALOG_DEAD_SEQS; chunk++) {
         uint64_t base = chunk * CATALOG_DEAD_SEQS;
         uint64_t from = first > base ? first - base : 0;
@@ -79,73 +78,76 @@ static enum rc count_dead(struct index *ix, uint64_t first, uint64_t last, uint3
     return RC_OK;
 }
 
-static struct seg *plan_segment(struct plan *plan, uint32_t number)
+static struct seg *survey_segment(struct survey *survey, uint32_t number)
 {
-    for (size_t i = plan->seg_count; i-- > 0;)
-        if (plan->seg[i].number == number)
-            return &plan->seg[i];
-    if (plan->seg_count == plan->seg_cap) {
-        size_t cap = plan->seg_cap == 0 ? 16 : plan->seg_cap * 2;
-        struct seg *list = realloc(plan->seg, cap * sizeof *list);
+    for (size_t i = survey->seg_count; i-- > 0;)
+        if (survey->seg[i].number == number)
+            return &survey->seg[i];
+    if (survey->seg_count == survey->seg_cap) {
+        size_t cap = survey->seg_cap == 0 ? 16 : survey->seg_cap * 2;
+        struct seg *list = realloc(survey->seg, cap * sizeof *list);
         if (list == NULL)
             return NULL;
-        plan->seg = list;
-        plan->seg_cap = cap;
+        survey->seg = list;
+        survey->seg_cap = cap;
     }
-    struct seg *s = &plan->seg[plan->seg_count++];
+    struct seg *s = &survey->seg[survey->seg_count++];
     *s = (struct seg){.number = number};
     return s;
 }
 
-static enum rc plan_block(struct plan *plan, const struct place *place, struct err *err)
+static enum rc survey_block(struct survey *survey, const struct place *place, struct err *err)
 {
-    if (plan->count == plan->cap) {
-        size_t cap = plan->cap == 0 ? 256 : plan->cap * 2;
-        struct item *list = realloc(plan->item, cap * sizeof *list);
+    if (survey->count == survey->cap) {
+        size_t cap = survey->cap == 0 ? 256 : survey->cap * 2;
+        struct item *list = realloc(survey->item, cap * sizeof *list);
         if (list == NULL)
             return RC_NOMEM;
-        plan->item = list;
-        plan->cap = cap;
+        survey->item = list;
+        survey->cap = cap;
     }
-    struct item *it = &plan->item[plan->count];
-    struct seg *seg = plan_segment(plan, place->segment);
+    struct item *it = &survey->item[survey->count];
+    struct seg *seg = survey_segment(survey, place->segment);
     if (seg == NULL)
         return RC_NOMEM;
     *it = (struct item){.place = *place};
-    TRY(count_dead(plan->ix, place->first_seq, place->last_seq, &it->dead, err));
-    plan->count++;
+    uint64_t bits = 0, span = place->last_seq - place->first_seq + 1;
+    TRY(count_bits(survey->ix, place->first_seq, place->last_seq, &bits, err));
+    uint64_t gaps = span - place->rows; /* P1: their bits are set */
+    it->dead = bits > gaps ? (uint32_t)(bits - gaps) : 0;
+    survey->count++;
     seg->named_bytes += place->len;
     uint32_t dead = it->dead < place->rows ? it->dead : place->rows;
     seg->live_bytes += (uint64_t)place->len * (place->rows - dead) / place->rows;
     return RC_OK;
 }
 
-static void plan_done(struct plan *plan)
+static void survey_done(struct survey *survey)
 {
-    free(plan->item);
-    free(plan->seg);
+    free(survey->item);
+    free(survey->seg);
 }
 
 /* All blocks of the index with their dead rows, and their segments. */
-static enum rc plan_load(struct plan *plan, struct err *err)
+static enum rc survey_load(struct survey *survey, struct err *err)
 {
     struct place list[LIST_BLOCKS];
     char dir[512], path[600];
     size_t n = 0;
-    index_dir(plan->ix, dir, sizeof dir);
+    index_dir(survey->ix, dir, sizeof dir);
     for (uint64_t from = 0;; from = list[n - 1].first_seq + 1) {
-        TRY(catalog_list_blocks(plan->ix->store->catalog, plan->ix->number, from, list, LIST_BLOCKS,
+        TRY(catalog_list_blocks(survey->ix->store->catalog, survey->ix->number, from, list, LIST_BLOCKS,
                                 &n, err));
         for (size_t i = 0; i < n; i++)
-            TRY(plan_block(plan, &list[i], err));
+            TRY(survey_block(survey, &list[i], err));
         if (n < LIST_BLOCKS)
             break;
     }
-    for (size_t i = 0; i < plan->seg_count; i++) {
+    for (size_t i = 0; i < survey->seg_count; i++) {
         struct io_file f;
-        segment_path(path, sizeof path, dir, plan->seg[i].number);
+        segment_path(path, sizeof path, dir, survey->seg[i].number);
         TRY(io_open(path, IO_READ, &f, err));
-        enum rc rc = io_size(&f, &plan->seg[i].file_bytes, err);
+        enum rc rc = io_size(&f, &survey->seg[i].file_bytes, err);
         io_close(&f);
         TRY(rc);
     }
@@ -154,52 +156,52 @@ static enum rc plan_load(struct plan *plan, struct err *err)
 
 enum rc index_recount(struct index *index, struct err *err)
 {
-    struct plan plan = {.ix = index};
+    struct survey survey = {.ix = index};
     uint64_t dead = 0;
-    enum rc rc = plan_load(&plan, err);
+    enum rc rc = survey_load(&survey, err);
     if (rc == RC_OK) {
         pthread_mutex_lock(&index->table);
         index->rows_total = index->raw_bytes = index->block_bytes = index->short_blocks = 0;
         index->disk_bytes = 0;
-        for (size_t i = 0; i < plan.count; i++) {
-            const struct place *p = &plan.item[i].place;
+        for (size_t i = 0; i < survey.count; i++) {
+            const struct place *p = &survey.item[i].place;
             index->rows_total += p->rows;
             index->raw_bytes += p->raw_bytes;
             index->block_bytes += p->len;
             index->short_blocks += p->raw_bytes < index->spec.block_bytes / 2 &&
                                    p->rows < LIMIT_BLOCK_ROWS / 2;
-            dead += plan.item[i].dead;
+            dead += survey.item[i].dead;
             if (p->last_seq >= index->next_seq)
                 index->next_seq = p->last_seq + 1;
         }
-        for (size_t i = 0; i < plan.seg_count; i++) {
-            index->disk_bytes += plan.seg[i].file_bytes;
-            if (plan.seg[i].number >= index->next_segment)
-                index->next_segment = plan.seg[i].number + 1;
+        for (size_t i = 0; i < survey.seg_count; i++) {
+            index->disk_bytes += survey.seg[i].file_bytes;
+            if (survey.seg[i].number >= index->next_segment)
+                index->next_segment = survey.seg[i].number + 1;
         }
         index->block_raw_bytes = index->raw_bytes;
-        index->blocks = plan.count;
-        index->segments = plan.seg_count;
+        index->blocks = survey.count;
+        index->segments = survey.seg_count;
         index->docs = index->rows_total - dead;
         pthread_mutex_unlock(&index->table);
     }
-    plan_done(&plan);
+    survey_done(&survey);
     return rc;
 }
 
 /* ---- choosing */
 
-static bool is_short(const struct plan *plan, const struct item *it)
+static bool is_short(const struct survey *survey, const struct item *it)
 {
-    return it->place.raw_bytes < plan->ix->spec.block_bytes / 2 &&
+    return it->place.raw_bytes < survey->ix->spec.block_bytes / 2 &&
            it->place.rows < LIMIT_BLOCK_ROWS / 2;
 }
 
-static void choose_segments(struct plan *plan, bool force)
+static void choose_segments(struct survey *survey, bool force)
 {
     bool unclean = false;
-    for (size_t i = 0; i < plan->seg_count; i++) {
-        struct seg *s = &plan->seg[i];
+    for (size_t i = 0; i < survey->seg_count; i++) {
+        struct seg *s = &survey->seg[i];
         uint64_t percent = force ? 99 : LIVE_PERCENT;
         s->chosen = s->live_bytes * 100 < s->named_bytes * percent ||
                     s->named_bytes * 100 < s->file_bytes * (force ? 90 : LIVE_PERCENT);
@@ -208,28 +210,28 @@ static void choose_segments(struct plan *plan, bool force)
             s->chosen = false;
         unclean = unclean || (!s->chosen && s->file_bytes - s->named_bytes >= 64 * KIB);
     }
-    plan->drop_tombstones = !unclean;
-    for (size_t i = 0; i < plan->count; i++)
-        plan->item[i].chosen = plan_segment(plan, plan->item[i].place.segment)->chosen ||
-                               (force && plan->item[i].dead != 0);
+    survey->drop_tombstones = !unclean;
+    for (size_t i = 0; i < survey->count; i++)
+        survey->item[i].chosen = survey_segment(survey, survey->item[i].place.segment)->chosen ||
+                               (force && survey->item[i].dead != 0);
 }
 
 /* Runs of short neighbours. What is chosen already is a neighbour like any other. */
-static void choose_short(struct plan *plan, bool force)
+static void choose_short(struct survey *survey, bool force)
 {
-    for (size_t i = 0; i < plan->count;) {
+    for (size_t i = 0; i < survey->count;) {
         size_t to = i, shorts = 0;
         uint64_t raw = 0;
-        while (to < plan->count && (is_short(plan, &plan->item[to]) || plan->item[to].chosen)) {
-            shorts += is_short(plan, &plan->item[to]);
-            raw += plan->item[to].place.raw_bytes;
+        while (to < survey->count && (is_short(survey, &survey->item[to]) || survey->item[to].chosen)) {
+            shorts += is_short(survey, &survey->item[to]);
+            raw += survey->item[to].place.raw_bytes;
             to++;
         }
         /* Joining must pay: fewer blocks come out than go in. */
-        size_t out = (size_t)(raw / plan->ix->spec.block_bytes) + 1;
+        size_t out = (size_t)(raw / survey->ix->spec.block_bytes) + 1;
         if (shorts >= 2 && (force ? out < to - i : shorts >= JOIN_FROM / 2 && out * 2 <= to - i))
             for (size_t k = i; k < to; k++)
-                plan->item[k].chosen = true;
+                survey->item[k].chosen = true;
         i = to == i ? i + 1 : to;
     }
 }
@@ -242,7 +244,7 @@ struct built {
 };
 
 struct step {
-    struct plan *plan;
+    struct survey *survey;
     struct index *ix;
     struct row_reader reader;
     struct built *built;
@@ -250,11 +252,7 @@ struct step {
     struct buf docs, names;
     struct place *out;
     size_t out_count, out_cap;
-    uint64_t *dropped; /* seqs whose bit is cleared */
-    size_t dropped_count, dropped_cap;
-    uint64_t *gone; /* pairs: hash, seq of dropped tombstones */
-    size_t gone_count, gone_cap;
-    uint64_t dropped_raw;
+    uint64_t dropped_count, dropped_raw;
     bool older_clean;
 };
 
@@ -336,19 +334,10 @@ static enum rc keep_row(struct step *s, const struct row *row, struct err *err)
     return s->docs.failed || s->names.failed ? RC_NOMEM : RC_OK;
 }
 
-static enum rc drop_row(struct step *s, const struct row *row)
+static void drop_row(struct step *s, const struct row *row)
 {
-    if (!grow((void **)&s->dropped, &s->dropped_cap, s->dropped_count, sizeof *s->dropped))
-        return RC_NOMEM;
-    s->dropped[s->dropped_count++] = row->seq;
+    s->dropped_count++;
     s->dropped_raw += row->doc.len;
-    if (row->kind != ROW_TOMBSTONE)
-        return RC_OK;
-    if (!grow((void **)&s->gone, &s->gone_cap, s->gone_count + 1, sizeof *s->gone))
-        return RC_NOMEM;
-    s->gone[s->gone_count++] = index_hash(s->ix, row->id);
-    s->gone[s->gone_count++] = row->seq;
-    return RC_OK;
 }
 
 /* P1, P2. */
@@ -358,7 +347,7 @@ static bool may_drop(struct step *s, const struct row *row, const uint8_t *bits)
     if ((bits[bit / 8] >> (bit % 8) & 1) == 0)
         return false;
     if (row->kind == ROW_TOMBSTONE)
-        return s->older_clean && s->plan->drop_tombstones && row->seq < s->ix->gc_seq;
+        return s->older_clean && s->survey->drop_tombstones && row->seq < s->ix->gc_seq;
     pthread_mutex_lock(&s->ix->table);
     bool needed = snapshots_need_locked(s->ix, row->seq);
     pthread_mutex_unlock(&s->ix->table);
@@ -380,7 +369,7 @@ static enum rc rewrite_block(struct step *s, const struct place *place, struct e
         }
         uint64_t bit = row.seq % CATALOG_DEAD_SEQS;
         if (may_drop(s, &row, bits)) {
-            TRY(drop_row(s, &row));
+            drop_row(s, &row);
             continue;
         }
         left = left || (row.kind != ROW_TOMBSTONE && (bits[bit / 8] >> (bit % 8) & 1) != 0);
@@ -392,47 +381,15 @@ static enum rc rewrite_block(struct step *s, const struct place *place, struct e
 
 /* ---- committing a step */
 
-static enum rc clear_dead(struct step *s, struct catalog_txn *txn, struct err *err)
-{
-    uint8_t bits[CATALOG_DEAD_BYTES];
-    for (size_t i = 0; i < s->dropped_count;) {
-        uint64_t chunk = s->dropped[i] / CATALOG_DEAD_SEQS;
-        TRY(catalog_txn_get_dead(txn, s->ix->number, chunk, bits, err));
-        for (; i < s->dropped_count && s->dropped[i] / CATALOG_DEAD_SEQS == chunk; i++) {
-            uint64_t bit = s->dropped[i] % CATALOG_DEAD_SEQS;
-            bits[bit / 8] = (uint8_t)(bits[bit / 8] & ~(1u << (bit % 8)));
-        }
-        TRY(catalog_put_dead(txn, s->ix->number, chunk, bits, err));
-    }
-    return RC_OK;
-}
-
-static enum rc clear_ids(struct step *s, struct catalog_txn *txn, struct err *err)
-{
-    uint64_t seqs[CANDIDATES_MAX];
-    for (size_t i = 0; i < s->gone_count; i += 2) {
-        size_t n = 0, kept = 0;
-        TRY(catalog_txn_get_ids(txn, s->ix->number, s->gone[i], seqs, CANDIDATES_MAX, &n, err));
-        for (size_t k = 0; k < n; k++)
-            if (seqs[k] != s->gone[i + 1])
-                seqs[kept++] = seqs[k];
-        if (kept != n)
-            TRY(catalog_put_ids(txn, s->ix->number, s->gone[i], seqs, kept, err));
-    }
-    return RC_OK;
-}
-
 static enum rc replace_blocks(struct step *s, size_t from, size_t to, struct err *err)
 {
     struct catalog_txn *txn = NULL;
     enum rc rc = catalog_begin_removal(s->ix->store->catalog, &txn, err);
     TRY_OUT(rc);
     for (size_t i = from; i < to; i++)
-        TRY_OUT(catalog_delete_block(txn, s->ix->number, s->plan->item[i].place.first_seq, err));
+        TRY_OUT(catalog_delete_block(txn, s->ix->number, s->survey->item[i].place.first_seq, err));
     for (size_t i = 0; i < s->out_count; i++)
         TRY_OUT(catalog_put_block(txn, s->ix->number, &s->out[i], err));
-    TRY_OUT(clear_dead(s, txn, err));
-    TRY_OUT(clear_ids(s, txn, err));
     struct catalog_txn *whole = txn;
     txn = NULL;
     rc = catalog_commit(whole, err);
@@ -446,8 +403,8 @@ static void count_step(struct step *s, size_t from, size_t to)
     struct index *ix = s->ix;
     pthread_mutex_lock(&ix->table);
     for (size_t i = from; i < to; i++) {
-        ix->block_bytes -= s->plan->item[i].place.len;
-        ix->block_raw_bytes -= s->plan->item[i].place.raw_bytes;
+        ix->block_bytes -= s->survey->item[i].place.len;
+        ix->block_raw_bytes -= s->survey->item[i].place.raw_bytes;
     }
     for (size_t i = 0; i < s->out_count; i++) {
         ix->block_bytes += s->out[i].len;
@@ -461,18 +418,18 @@ static void count_step(struct step *s, size_t from, size_t to)
 }
 
 /* Rewrite items [from, to), neighbours all of them, in one transaction. */
-static enum rc run_step(struct plan *plan, size_t from, size_t *to_io, bool *older_clean,
+static enum rc run_step(struct survey *survey, size_t from, size_t *to_io, bool *older_clean,
                         struct err *err)
 {
-    struct step s = {.plan = plan, .ix = plan->ix, .older_clean = *older_clean};
+    struct step s = {.survey = survey, .ix = survey->ix, .older_clean = *older_clean};
     size_t i = from;
     enum rc rc = RC_OK;
-    row_reader_init(&s.reader, plan->ix->store, BLOCK_ALL, false);
-    for (; i < *to_io && s.gone_count < 2 * STEP_TOMBSTONES; i++)
-        TRY_OUT(rewrite_block(&s, &plan->item[i].place, err));
+    row_reader_init(&s.reader, survey->ix->store, BLOCK_ALL, false);
+    for (; i < *to_io; i++)
+        TRY_OUT(rewrite_block(&s, &survey->item[i].place, err));
     TRY_OUT(flush_built(&s, err));
     if (s.out_count != 0)
-        TRY_OUT(segment_sync(plan->ix->segment, err));
+        TRY_OUT(segment_sync(survey->ix->segment, err));
     TRY_OUT(replace_blocks(&s, from, i, err));
     count_step(&s, from, i);
     *older_clean = s.older_clean;
@@ -481,8 +438,6 @@ out:
     row_reader_done(&s.reader);
     free(s.built);
     free(s.out);
-    free(s.dropped);
-    free(s.gone);
     buf_done(&s.docs);
     buf_done(&s.names);
     return rc;
@@ -490,28 +445,29 @@ out:
 
 /* ---- a pass over an index */
 
-static enum rc rewrite_chosen(struct plan *plan, size_t *steps_out, struct err *err)
+static enum rc rewrite_chosen(struct survey *survey, size_t *steps_out, struct err *err)
 {
-    struct store *store = plan->ix->store;
+    struct store *store = survey->ix->store;
     bool older_clean = true;
     enum rc rc = RC_OK;
-    for (size_t i = 0; i < plan->count && rc == RC_OK;) {
-        if (!plan->item[i].chosen) {
-            older_clean = older_clean && plan->item[i].dead == 0;
+    for (size_t i = 0; i < survey->count && rc == RC_OK;) {
+        if (!survey->item[i].chosen) {
+            older_clean = older_clean && survey->item[i].dead == 0;
             i++;
             continue;
         }
         size_t to = i;
-        while (to < plan->count && to - i < STEP_BLOCKS && plan->item[to].chosen)
+        while (to < survey->count && to - i < STEP_BLOCKS && survey->item[to].chosen)
             to++;
         pthread_mutex_lock(&store->layout);
-        if (atomic_load(&plan->ix->deleted))
+        /* A checkpoint that failed half-way has dead rows in the catalog that it will name again. */
+        if (atomic_load(&survey->ix->deleted) || survey->ix->cut)
             rc = RC_NOT_FOUND;
         else
-            rc = run_step(plan, i, &to, &older_clean, err);
-        if (rc != RC_OK && plan->ix->segment != NULL) {
-            segment_writer_close(plan->ix->segment); /* what it holds may not be synced */
-            plan->ix->segment = NULL;
+            rc = run_step(survey, i, &to, &older_clean, err);
+        if (rc != RC_OK && survey->ix->segment != NULL) {
+            segment_writer_close(survey->ix->segment); /* what it holds may not be synced */
+            survey->ix->segment = NULL;
         }
         pthread_mutex_unlock(&store->layout);
         i = to;
@@ -521,18 +477,18 @@ static enum rc rewrite_chosen(struct plan *plan, size_t *steps_out, struct err *
 }
 
 /* P3. */
-static void remove_segments(struct plan *plan)
+static void remove_segments(struct survey *survey)
 {
-    struct index *ix = plan->ix;
+    struct index *ix = survey->ix;
     char dir[512], path[600];
     index_dir(ix, dir, sizeof dir);
     pthread_mutex_lock(&ix->store->layout);
-    for (size_t i = 0; i < plan->seg_count; i++) {
-        struct seg *s = &plan->seg[i];
+    for (size_t i = 0; i < survey->seg_count; i++) {
+        struct seg *s = &survey->seg[i];
         struct err ignored = {0};
         bool named = ix->segment != NULL && segment_number(ix->segment) == s->number;
-        for (size_t k = 0; k < plan->count; k++)
-            named = named || (plan->item[k].place.segment == s->number && !plan->item[k].chosen);
+        for (size_t k = 0; k < survey->count; k++)
+            named = named || (survey->item[k].place.segment == s->number && !survey->item[k].chosen);
         if (named)
             continue;
         segment_files_forget(ix->store->files, ix->number, s->number);
@@ -573,33 +529,34 @@ static void sample_gc(struct index *ix)
 
 static enum rc compact_index(struct index *ix, bool force, struct err *err)
 {
-    struct plan plan = {.ix = ix};
+    struct survey survey = {.ix = ix};
     size_t steps = 0;
     sample_gc(ix);
+    TRY(index_merge_ids(ix, err));
     if (atomic_load(&ix->deleted) || (!force && !worth_looking(ix)))
         return RC_OK;
     enum rc rc = RC_OK;
     pthread_mutex_lock(&ix->store->layout);
-    if (!atomic_load(&ix->deleted)) {
-        rc = plan_load(&plan, err);
+    if (!atomic_load(&ix->deleted) && !ix->cut) {
+        rc = survey_load(&survey, err);
         if (rc == RC_OK) {
-            choose_segments(&plan, force);
-            choose_short(&plan, force);
+            choose_segments(&survey, force);
+            choose_short(&survey, force);
             /* Rows must not go back to where they are taken from. */
-            for (size_t i = 0; i < plan.count && rc == RC_OK; i++)
-                if (plan.item[i].chosen && ix->segment != NULL &&
-                    plan.item[i].place.segment == segment_number(ix->segment))
+            for (size_t i = 0; i < survey.count && rc == RC_OK; i++)
+                if (survey.item[i].chosen && ix->segment != NULL &&
+                    survey.item[i].place.segment == segment_number(ix->segment))
                     rc = checkpoint_finish_segment(ix, err);
         }
     }
     pthread_mutex_unlock(&ix->store->layout);
     if (rc == RC_OK)
-        rc = rewrite_chosen(&plan, &steps, err);
+        rc = rewrite_chosen(&survey, &steps, err);
     if (rc == RC_OK && steps != 0) {
-        remove_segments(&plan);
+        remove_segments(&survey);
         atomic_fetch_add(&ix->store->rewrites, steps);
     }
-    plan_done(&plan);
+    survey_done(&survey);
     return rc == RC_NOT_FOUND ? RC_OK : rc;
 }
 
@@ -616,6 +573,8 @@ static enum rc drop_keys(struct store *store, uint32_t index_no, struct err *err
         enum rc rc = catalog_drop_index(txn, index_no, LIMIT_CATALOG_TXN_KEYS, &more, err);
         if (rc == RC_OK && !more)
             rc = catalog_delete(txn, KIND_STATE, slice_of(key, 4), err);
+        if (rc == RC_NOT_FOUND || (rc == RC_OK && !more))
+            rc = catalog_delete(txn, KIND_DROP, slice_of(key, 4), err);
         if (rc != RC_OK && rc != RC_NOT_FOUND) {
             catalog_abort(txn);
             return rc;
@@ -691,9 +650,9 @@ static void compact_all(struct store *store, struct flush_request *merges, bool 
     size_t n = 0;
     struct err err = {0};
     enum rc rc = store_all(store, &list, &n);
-    for (size_t i = 0; i < n; i++) {
-        if (rc == RC_OK)
-            rc = compact_index(list[i], wanted(merges, list[i]), &err);
+    for (size_t i = 0; i < n; i++) { /* one that fails does not keep the others from it */
+        enum rc one = compact_index(list[i], wanted(merges, list[i]), &err);
+        rc = rc == RC_OK ? one : rc;
         index_release(list[i]);
     }
     free(list);

@@ -20,12 +20,13 @@ static void refuse(struct write_item *item, const struct err *err)
 
 /* ---- preparing */
 
-static void plan_old(struct plan *plan, const struct row *row)
+static void plan_old(struct plan *plan, const struct write_item *item, const struct row *row)
 {
     plan->old_seq = row->seq;
     plan->old_version = row->version;
     plan->old_term = row->term;
     plan->old_live = row->kind != ROW_TOMBSTONE;
+    plan->elsewhere = plan->old_live && !slice_eq(row->routing, item->routing);
 }
 
 /* Make the new document of an update from the current one. */
@@ -33,7 +34,8 @@ static void plan_update(struct txn *txn, struct write_item *item, struct plan *p
                         const struct row *row)
 {
     struct err err = {0};
-    struct slice current = row != NULL && plan->old_live ? row->doc : SLICE_NONE;
+    struct slice current =
+        row != NULL && plan->old_live && !plan->elsewhere ? row->doc : SLICE_NONE;
     plan->merged.len = 0;
     enum rc rc = item->update(item, current, &plan->merged, &plan->action, &err);
     if (rc == RC_OK && plan->merged.failed)
@@ -63,9 +65,10 @@ static enum rc prepare_item(struct txn *txn, struct index *ix, struct row_reader
     plan->old_seq = SEQ_NONE;
     plan->old_version = 0;
     plan->old_live = false;
+    plan->elsewhere = false;
     enum rc rc = index_find(reader, ix, item->id, plan->hash, &row, &err);
     if (rc == RC_OK)
-        plan_old(plan, &row);
+        plan_old(plan, item, &row);
     else if (rc != RC_NOT_FOUND) {
         refuse(item, &err);
         return RC_OK;
@@ -86,51 +89,80 @@ static int by_seq(const void *a, const void *b)
     return x->seq != y->seq ? (x->seq < y->seq ? -1 : 1) : (x->item < y->item ? -1 : 1);
 }
 
-/* Does anything at all have to be read for these items? Fills the candidates, in order of seq so
- * that each block is opened once. */
-static enum rc find_candidates(struct txn *txn, struct index *ix, size_t from, size_t to,
-                               struct candidate *list, size_t *count_out)
+/* Ask the runs of the id index for all ids of a touch at once, in order of the hashes. */
+struct hashed {
+    uint64_t hash;
+    uint32_t item;
+};
+
+static int by_hash(const void *a, const void *b)
 {
-    uint64_t hash[LIMIT_DECIDE_ITEMS], deep[LIMIT_DECIDE_ITEMS];
-    uint64_t memory[LIMIT_DECIDE_ITEMS];
-    bool several[LIMIT_DECIDE_ITEMS];
-    uint32_t which[LIMIT_DECIDE_ITEMS];
-    size_t n = 0, found = 0;
-    pthread_mutex_lock(&ix->table);
-    bool client_ids = ix->has_client_ids;
-    for (size_t i = from; i < to; i++) {
-        uint32_t at = txn->order[i];
-        if (!txn->plan[at].keyed || txn->write->items[at].result != WRITE_PENDING)
-            continue;
-        uint64_t seqs[CANDIDATES_MAX], hidden[CANDIDATES_MAX];
-        size_t c = 0, h = 0;
-        which[n] = at;
-        hash[n] = txn->plan[at].hash;
-        bool fits = idmap_find(&ix->ids, hash[n], seqs, &c, hidden, &h, CANDIDATES_MAX);
-        memory[n++] = !fits || c != 0 ? (c != 0 ? seqs[0] : 0) : SEQ_NONE;
-    }
-    pthread_mutex_unlock(&ix->table);
-    if (client_ids && n != 0)
-        TRY(catalog_get_ids_many(ix->store->catalog, ix->number, hash, n, deep, several,
-                                 &txn->err));
-    for (size_t i = 0; i < n; i++) {
-        const struct write_item *item = &txn->write->items[which[i]];
-        uint64_t nonce, seq = SEQ_NONE;
-        if (memory[i] != SEQ_NONE)
-            seq = memory[i];
-        else if (client_ids && deep[i] != SEQ_NONE)
-            seq = deep[i];
-        else if (!made_id_parse(item->id, &nonce, &seq) && item->op != WRITE_UPDATE)
-            continue;
-        list[found++] = (struct candidate){which[i], seq};
-    }
-    *count_out = found;
-    qsort(list, found, sizeof *list, by_seq);
-    return RC_OK;
+    const struct hashed *x = a, *y = b;
+    return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-static enum rc prepare(struct txn *txn, struct index *ix, size_t from, size_t to)
+static enum rc look_deep(struct txn *txn, struct touch *touch)
 {
+    size_t n = 0, all = touch->to - touch->from;
+    struct hashed *list = malloc((all + 1) * sizeof *list);
+    uint64_t *hash = malloc((all + 1) * 2 * sizeof *hash);
+    enum rc rc = list == NULL || hash == NULL ? RC_NOMEM : RC_OK;
+    for (size_t i = touch->from; rc == RC_OK && i < touch->to; i++) {
+        uint32_t at = txn->order[i];
+        struct plan *plan = &txn->plan[at];
+        plan->keyed = txn->write->items[at].id.len != 0;
+        plan->deep_seq = SEQ_NONE;
+        if (plan->keyed) {
+            plan->hash = index_hash(touch->index, txn->write->items[at].id);
+            list[n++] = (struct hashed){plan->hash, at};
+        }
+    }
+    if (rc == RC_OK && n != 0) {
+        qsort(list, n, sizeof *list, by_hash);
+        for (size_t i = 0; i < n; i++)
+            hash[i] = list[i].hash;
+        rc = index_candidates_deep(touch->index, hash, n, hash + n, &touch->epoch, &txn->err);
+        for (size_t i = 0; i < n; i++)
+            txn->plan[list[i].item].deep_seq = hash[n + i];
+    }
+    free(list);
+    free(hash);
+    return rc;
+}
+
+/* Which rows have to be read for order[from .. to)? In order of seq, so that each block is opened
+ * once. An item without a candidate is new. */
+static void find_candidates(struct txn *txn, const struct touch *touch, size_t from, size_t to,
+                            struct candidate *list, size_t *count_out)
+{
+    struct index *ix = touch->index;
+    size_t found = 0;
+    pthread_mutex_lock(&ix->table);
+    /* Ids that have moved since may be past both look-ups: then every item is looked up again. */
+    bool moved = ix->ids_epoch != touch->epoch;
+    for (size_t i = from; i < to; i++) {
+        uint32_t at = txn->order[i];
+        const struct write_item *item = &txn->write->items[at];
+        uint64_t seqs[CANDIDATES_MAX], nonce, seq = txn->plan[at].deep_seq;
+        size_t n = 0;
+        if (!txn->plan[at].keyed || item->result != WRITE_PENDING)
+            continue;
+        bool fits = idmap_find(&ix->ids, txn->plan[at].hash, seqs, &n, CANDIDATES_MAX);
+        if (n != 0)
+            seq = seqs[0];
+        else if (seq == SEQ_NONE && !made_id_parse(item->id, &nonce, &seq) &&
+                 item->op != WRITE_UPDATE && fits && !moved)
+            continue;
+        list[found++] = (struct candidate){at, seq};
+    }
+    pthread_mutex_unlock(&ix->table);
+    *count_out = found;
+    qsort(list, found, sizeof *list, by_seq);
+}
+
+static enum rc prepare(struct txn *txn, struct touch *touch, size_t from, size_t to)
+{
+    struct index *ix = touch->index;
     struct candidate list[LIMIT_DECIDE_ITEMS];
     size_t n = 0;
     bool documents = false;
@@ -138,17 +170,13 @@ static enum rc prepare(struct txn *txn, struct index *ix, size_t from, size_t to
     uint64_t seen = ix->next_seq;
     pthread_mutex_unlock(&ix->write);
     for (size_t i = from; i < to; i++) {
-        struct write_item *item = &txn->write->items[txn->order[i]];
         struct plan *plan = &txn->plan[txn->order[i]];
         plan->seen_seq = seen;
         plan->old_seq = SEQ_NONE;
-        plan->old_live = false;
-        plan->keyed = item->id.len != 0;
-        if (plan->keyed)
-            plan->hash = index_hash(ix, item->id);
-        documents = documents || item->op == WRITE_UPDATE;
+        plan->old_live = plan->elsewhere = false;
+        documents = documents || txn->write->items[txn->order[i]].op == WRITE_UPDATE;
     }
-    TRY(find_candidates(txn, ix, from, to, list, &n));
+    find_candidates(txn, touch, from, to, list, &n);
     struct row_reader reader;
     enum rc rc = RC_OK;
     row_reader_init(&reader, txn->store, documents ? BLOCK_ALL : BLOCK_META, false);
@@ -164,14 +192,16 @@ static enum rc prepare(struct txn *txn, struct index *ix, size_t from, size_t to
 /* Is the plan still true? RC_AGAIN: prepare again. A newer row in the open block is taken over. */
 static enum rc recheck(struct index *ix, const struct write_item *item, struct plan *plan)
 {
-    uint64_t seqs[CANDIDATES_MAX], hidden[CANDIDATES_MAX];
-    size_t n = 0, h = 0;
+    uint64_t seqs[CANDIDATES_MAX];
+    size_t n = 0;
     if (ix->next_seq == plan->seen_seq)
         return RC_OK;
     pthread_mutex_lock(&ix->table);
-    bool fits = idmap_find(&ix->ids, plan->hash, seqs, &n, hidden, &h, CANDIDATES_MAX);
+    bool fits = idmap_find(&ix->ids, plan->hash, seqs, &n, CANDIDATES_MAX);
+    /* What a checkpoint has carried over since then is no longer seen here. */
+    bool here = ix->ids_carried <= plan->seen_seq;
     pthread_mutex_unlock(&ix->table);
-    if (!fits)
+    if (!fits || !here)
         return RC_AGAIN;
     for (size_t i = 0; i < n; i++) {
         size_t at;
@@ -183,7 +213,7 @@ static enum rc recheck(struct index *ix, const struct write_item *item, struct p
             return RC_AGAIN;
         rows_get(ix->open, at, &row);
         if (slice_eq(row.id, item->id))
-            plan_old(plan, &row);
+            plan_old(plan, item, &row);
     }
     return RC_OK;
 }
@@ -242,6 +272,11 @@ static void nothing_to_do(struct write_item *item, struct plan *plan, enum write
 static bool make_row(struct write_item *item, struct plan *plan, struct row *row)
 {
     bool tombstone = item->op == WRITE_DELETE;
+    /* As in Elasticsearch, where another routing is another shard: it is not there. */
+    if (plan->elsewhere && item->op == WRITE_DELETE) {
+        nothing_to_do(item, plan, WRITE_NOT_FOUND);
+        return false;
+    }
     if (!conditions_hold(item, plan, &row->version))
         return false;
     if (item->op == WRITE_UPDATE) {
@@ -482,13 +517,14 @@ enum rc touch_decide(struct txn *txn, struct touch *touch)
     const struct write_item *items = txn->write->items;
     size_t ahead = 0;
     touch->open_first = SEQ_NONE;
+    TRY(look_deep(txn, touch));
     for (size_t i = touch->from; i < touch->to; i++)
         ahead += items[txn->order[i]].source.len;
     for (size_t from = touch->from; from < touch->to;) {
         size_t to = from, bytes = 0, next = from;
         while (to < touch->to && to - from < LIMIT_DECIDE_ITEMS && bytes < LIMIT_DECIDE_BYTES)
             bytes += items[txn->order[to++]].source.len;
-        TRY(prepare(txn, touch->index, from, to));
+        TRY(prepare(txn, touch, from, to));
         TRY(step(txn, touch, from, to, ahead, &next));
         for (size_t i = from; i < next; i++)
             ahead -= items[txn->order[i]].source.len;

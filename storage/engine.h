@@ -26,6 +26,7 @@
 #include "storage/cache.h"
 #include "storage/catalog.h"
 #include "storage/idmap.h"
+#include "storage/idrun.h"
 #include "storage/io.h"
 #include "storage/bytes.h"
 #include "storage/rows.h"
@@ -44,6 +45,7 @@
 #define KIND_NODE 'N'
 #define KIND_INDEX 'I'
 #define KIND_STATE 'S'
+#define KIND_DROP 'D' /* a deleted index whose files and keys are left: its directory's name */
 
 /* A sealed block that the catalog does not name yet. */
 enum pending_state { PENDING_SEALED, PENDING_PACKING, PENDING_PACKED };
@@ -79,6 +81,13 @@ struct ticket_wait {
 
 #define TICKETS_MIN 16
 
+/* The sorted runs of an index' ids; immutable, counted. */
+struct idrun_list {
+    atomic_size_t refs;
+    size_t count;
+    struct idrun run[];
+};
+
 struct index {
     atomic_size_t refs;
     struct store *store;
@@ -112,6 +121,9 @@ struct index {
     struct pending **pending;
     size_t pending_count, pending_cap;
     struct idmap ids;
+    struct idrun_list *idruns; /* NULL: none */
+    uint64_t ids_epoch; /* rises when ids move from one level to another */
+    uint64_t ids_carried; /* ids of rows below it may have left memory for the catalog */
     struct seqset dead, dead_frozen;
     bool has_client_ids;
     struct snapshot *snapshots;
@@ -132,10 +144,13 @@ struct index {
 
     /* the checkpoint thread's and compaction's own, under store.layout */
     struct segment_writer *segment;
+    uint32_t next_idrun;
     /* A cut that a checkpoint has made and not yet carried over; survives a failed attempt. */
     bool cut;
     uint64_t cut_tickets;  /* all below must be in the log first */
     uint64_t cut_packed;   /* E2, once the pending blocks are carried over */
+    uint64_t packed_seq;   /* E2 as the catalog has it */
+    uint64_t cut_next;     /* next_seq then: its ids and dead rows are of rows below it */
     size_t cut_pending;    /* how many of them */
     /* Tombstones below gc_seq are older than index.gc_deletes; the next sample is on its way. */
     uint64_t gc_seq, gc_next_seq, gc_next_ms;
@@ -171,6 +186,11 @@ struct store {
     size_t index_count, index_cap;
     uint32_t next_index;
 
+    pthread_mutex_t metadata; /* who writes metadata.json; taken before names */
+    uint64_t metadata_ms;     /* when it was written; guarded by metadata */
+    atomic_bool metadata_dirty;
+    atomic_bool metadata_failing;
+
     pthread_mutex_t layout; /* who moves blocks: a checkpoint or a step of compaction */
 
     pthread_mutex_t wake; /* the two background threads */
@@ -205,8 +225,10 @@ struct meta_ref *meta_ref_make(const struct index_meta *meta);
 /* The index' values in the catalog. */
 MUST_CHECK enum rc index_save(struct catalog_txn *txn, struct index *index, struct meta_ref *meta,
                               struct err *err);
+/* idruns: the list to be saved, which may be the one that is not published yet. */
 MUST_CHECK enum rc index_save_state(struct catalog_txn *txn, struct index *index,
-                                    uint64_t packed_seq, struct err *err);
+                                    uint64_t packed_seq, const struct idrun_list *idruns,
+                                    struct err *err);
 MUST_CHECK enum rc index_load(struct store *store, struct slice key, struct slice value,
                               struct index **out, uint64_t *packed_seq_out, struct err *err);
 /* Begin this life's run if it has none yet. Caller holds write. */
@@ -236,6 +258,28 @@ void index_ticket_pass(struct index *index, uint64_t ticket);
 /* False: already there. True: wait->ready will be called. */
 bool index_ticket_wait(struct index *index, struct ticket_wait *wait);
 
+/* ---- ids.c: the levels of the id index */
+void idrun_list_release(struct idrun_list *list); /* accepts NULL */
+/* A list with one run more, or without some; the caller owns it. NULL when memory is out. */
+struct idrun_list *idrun_list_make(const struct idrun_list *from, const uint32_t *without,
+                                   size_t without_count, const struct idrun *add);
+/* Candidate seqs of a hash over all levels, the highest first, each once. *epoch_out: what ids_epoch
+ * was; when it has changed since, ids may have moved past the look-up. */
+MUST_CHECK enum rc index_candidates(struct index *index, uint64_t hash, uint64_t *seqs,
+                                    size_t *count_out, uint64_t *epoch_out, struct err *err);
+/* What the runs know of many hashes (sorted): the highest seq, SEQ_NONE for none. */
+MUST_CHECK enum rc index_candidates_deep(struct index *index, const uint64_t *hashes, size_t count,
+                                         uint64_t *seqs_out, uint64_t *epoch_out,
+                                         struct err *err);
+/* Write sorted entries as a run into pieces; put is called with each (keys: what it costs). */
+MUST_CHECK enum rc idrun_write(const struct idrun_entry *entries, size_t count, uint8_t bits,
+                               enum rc (*put)(void *arg, uint32_t piece, struct slice value,
+                                              struct err *err),
+                               void *arg, struct err *err);
+/* Merge runs of one size when there are many. Caller holds nothing. */
+MUST_CHECK enum rc index_merge_ids(struct index *index, struct err *err);
+MUST_CHECK enum rc index_sweep_ids(struct index *index, struct err *err);
+
 /* ---- read.c */
 /* A cursor over rows that keeps the block of the last one: rows of one block cost one opening. */
 struct row_reader {
@@ -263,9 +307,6 @@ void row_reader_row(const struct row_reader *reader, size_t i, struct row *out);
 /* The newest row of an id, a tombstone too; hash is index_hash of it. RC_NOT_FOUND. */
 MUST_CHECK enum rc index_find(struct row_reader *reader, struct index *index, struct slice id,
                               uint64_t hash, struct row *out, struct err *err);
-/* Candidate seqs of a hash, catalog included. */
-MUST_CHECK enum rc index_candidates(struct index *index, uint64_t hash, uint64_t *seqs,
-                                    size_t *count_out, struct err *err);
 /* Does this made row's seq belong to the index, and to a run of that nonce? Caller holds table. */
 bool index_owns_made_locked(const struct index *index, uint64_t nonce, uint64_t seq,
                             bool *given_out);

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open addressing with linear probing, at most 3/4 full. Hashes come from XXH3 and need no more
- * mixing; seqs are mixed by a multiplication. Nothing is ever removed: generations are dropped
- * whole. */
+/* Open addressing with linear probing, at most 3/4 full; keys are mixed by a multiplication. Nothing
+ * is ever removed: generations are dropped whole. */
 #include "storage/idmap.h"
 
 #include <stdlib.h>
 
 #define SLOTS_MIN 64
+
+static size_t slot_of(uint64_t key, size_t mask)
+{
+    return (size_t)((key * 0x9e3779b97f4a7c15u) >> 24) & mask;
+}
 
 static bool table_reserve(struct idmap_table *t, size_t more)
 {
@@ -24,7 +28,7 @@ static bool table_reserve(struct idmap_table *t, size_t more)
     for (size_t i = 0; i < slots; i++) {
         if (t->slot[i].seq == IDMAP_NONE)
             continue;
-        size_t at = t->slot[i].hash & (want - 1);
+        size_t at = slot_of(t->slot[i].hash, want - 1);
         while (slot[at].seq != IDMAP_NONE)
             at = (at + 1) & (want - 1);
         slot[at] = t->slot[i];
@@ -47,55 +51,40 @@ bool idmap_reserve(struct idmap *map, size_t more)
     return table_reserve(&map->active, more);
 }
 
-void idmap_set(struct idmap *map, uint64_t hash, uint64_t seq, uint64_t old)
+void idmap_set(struct idmap *map, uint64_t hash, uint64_t seq, uint64_t old, bool tombstone)
 {
     struct idmap_table *t = &map->active;
     assert(t->slot != NULL && t->count <= t->mask);
-    size_t at = hash & t->mask;
+    size_t at = slot_of(hash, t->mask);
     for (; t->slot[at].seq != IDMAP_NONE; at = (at + 1) & t->mask) {
         struct idmap_entry *e = &t->slot[at];
         if (e->hash == hash && (e->seq == old || e->seq == seq)) {
-            e->seq = seq; /* what it replaces below stays */
+            e->seq = seq;
+            e->tombstone = tombstone;
             return;
         }
     }
-    t->slot[at] = (struct idmap_entry){hash, seq, old};
+    t->slot[at] = (struct idmap_entry){hash, seq, tombstone};
     t->count++;
 }
 
-static bool put(uint64_t v, uint64_t *list, size_t *count, size_t max)
+bool idmap_find(const struct idmap *map, uint64_t hash, uint64_t *seqs, size_t *count_io,
+                size_t max)
 {
-    if (*count == max)
-        return false;
-    list[(*count)++] = v;
-    return true;
-}
-
-bool idmap_find(const struct idmap *map, uint64_t hash, uint64_t *seqs, size_t *count_out,
-                uint64_t *hidden, size_t *hidden_out, size_t max)
-{
-    size_t n = 0, h = 0;
     const struct idmap_table *levels[2] = {&map->active, &map->frozen};
     for (size_t l = 0; l < 2; l++) {
         const struct idmap_table *t = levels[l];
         if (t->count == 0)
             continue;
-        size_t hidden_above = h;
-        for (size_t at = hash & t->mask; t->slot[at].seq != IDMAP_NONE; at = (at + 1) & t->mask) {
-            const struct idmap_entry *e = &t->slot[at];
-            if (e->hash != hash)
+        for (size_t at = slot_of(hash, t->mask); t->slot[at].seq != IDMAP_NONE;
+             at = (at + 1) & t->mask) {
+            if (t->slot[at].hash != hash)
                 continue;
-            bool replaced = false;
-            for (size_t i = 0; i < hidden_above; i++)
-                replaced = replaced || hidden[i] == e->seq;
-            if (!replaced && !put(e->seq, seqs, &n, max))
+            if (*count_io == max)
                 return false;
-            if (e->replaces != IDMAP_NONE && !put(e->replaces, hidden, &h, max))
-                return false;
+            seqs[(*count_io)++] = t->slot[at].seq;
         }
     }
-    *count_out = n;
-    *hidden_out = h;
     return true;
 }
 
@@ -118,11 +107,6 @@ size_t idmap_memory(const struct idmap *map)
     size_t n = (map->active.slot == NULL ? 0 : map->active.mask + 1) +
                (map->frozen.slot == NULL ? 0 : map->frozen.mask + 1);
     return n * sizeof(struct idmap_entry);
-}
-
-static size_t seq_slot(uint64_t seq, size_t mask)
-{
-    return (size_t)((seq * 0x9e3779b97f4a7c15u) >> 20) & mask;
 }
 
 void seqset_done(struct seqset *set)
@@ -154,7 +138,7 @@ bool seqset_reserve(struct seqset *set, size_t more)
 bool seqset_add(struct seqset *set, uint64_t seq)
 {
     assert(set->slot != NULL && set->count <= set->mask);
-    size_t at = seq_slot(seq, set->mask);
+    size_t at = slot_of(seq, set->mask);
     for (; set->slot[at] != IDMAP_NONE; at = (at + 1) & set->mask)
         if (set->slot[at] == seq)
             return false;
@@ -167,7 +151,7 @@ bool seqset_has(const struct seqset *set, uint64_t seq)
 {
     if (set->count == 0)
         return false;
-    for (size_t at = seq_slot(seq, set->mask); set->slot[at] != IDMAP_NONE;
+    for (size_t at = slot_of(seq, set->mask); set->slot[at] != IDMAP_NONE;
          at = (at + 1) & set->mask)
         if (set->slot[at] == seq)
             return true;

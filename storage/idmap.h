@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What of an index' id table and dead rows is newer than the catalog: two small hash tables in
- * memory, each in two generations. Writes go to the active one; a checkpoint freezes it, carries it
- * into the catalog and drops it. Look-ups see active, then frozen, then the catalog.
+ * memory, each in two generations. Writes go to the active one; a checkpoint freezes it, writes it
+ * to the catalog as a sorted run (idrun.h) and drops it.
  *
- *   D1  an entry of the id table: hash -> seq of the newest row of one id, and the seq it replaces
- *       in the levels below (SEQ_NONE: that id was not there). Ids whose hashes collide have an
- *       entry each.
+ *   D1  an entry of the id table: hash -> seq of the newest row of one id. Ids whose hashes collide
+ *       have an entry each.
  *   D2  freezing needs the frozen generation to be empty.
  * No locks: the caller holds index.table. */
 #ifndef STOWD_IDMAP_H
@@ -18,7 +17,7 @@
 struct idmap_entry {
     uint64_t hash;
     uint64_t seq; /* IDMAP_NONE: the slot is empty */
-    uint64_t replaces;
+    bool tombstone;
 };
 
 struct idmap_table {
@@ -35,12 +34,10 @@ void idmap_done(struct idmap *map);
 /* Make room for `more` entries, so that idmap_set cannot fail. */
 MUST_CHECK bool idmap_reserve(struct idmap *map, size_t more);
 /* The newest row of an id is seq now; old is the one before (IDMAP_NONE: none). */
-void idmap_set(struct idmap *map, uint64_t hash, uint64_t seq, uint64_t old);
-/* Seqs that memory knows for a hash, newest generation first: at most max of them, *count_out; and
- * the seqs of lower levels that they replace, at most max, *hidden_out. A return of false: more
- * than max. */
-MUST_CHECK bool idmap_find(const struct idmap *map, uint64_t hash, uint64_t *seqs, size_t *count_out,
-                           uint64_t *hidden, size_t *hidden_out, size_t max);
+void idmap_set(struct idmap *map, uint64_t hash, uint64_t seq, uint64_t old, bool tombstone);
+/* Append the seqs that memory knows for a hash; false: more than max. */
+MUST_CHECK bool idmap_find(const struct idmap *map, uint64_t hash, uint64_t *seqs, size_t *count_io,
+                           size_t max);
 void idmap_freeze(struct idmap *map);
 void idmap_drop_frozen(struct idmap *map);
 size_t idmap_memory(const struct idmap *map);

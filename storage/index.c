@@ -75,6 +75,7 @@ void index_release(struct index *index)
     }
     free(index->pending);
     idmap_done(&index->ids);
+    idrun_list_release(index->idruns);
     seqset_done(&index->dead);
     seqset_done(&index->dead_frozen);
     segment_writer_close(index->segment);
@@ -192,7 +193,7 @@ enum rc index_save(struct catalog_txn *txn, struct index *index, struct meta_ref
 }
 
 enum rc index_save_state(struct catalog_txn *txn, struct index *index, uint64_t packed_seq,
-                         struct err *err)
+                         const struct idrun_list *idruns, struct err *err)
 {
     uint8_t key[4];
     struct buf b = {0};
@@ -208,6 +209,16 @@ enum rc index_save_state(struct catalog_txn *txn, struct index *index, uint64_t 
         put_u64(nonce, index->runs[i].nonce);
         buf_put(&b, nonce, 8);
         buf_put_varint(&b, index->runs[i].first_seq);
+    }
+    uint32_t next = index->next_idrun;
+    for (size_t i = 0; idruns != NULL && i < idruns->count; i++)
+        next = idruns->run[i].number >= next ? idruns->run[i].number + 1 : next;
+    buf_put_varint(&b, next);
+    buf_put_varint(&b, idruns == NULL ? 0 : idruns->count);
+    for (size_t i = 0; idruns != NULL && i < idruns->count; i++) {
+        buf_put_varint(&b, idruns->run[i].number);
+        buf_put_byte(&b, idruns->run[i].bits);
+        buf_put_varint(&b, idruns->run[i].count);
     }
     pthread_mutex_unlock(&index->table);
     enum rc rc = b.failed ? RC_NOMEM
@@ -225,6 +236,25 @@ static uint8_t take_byte(struct reader *r)
 {
     struct slice s = take_bytes(r, 1);
     return s.len == 1 ? s.ptr[0] : 0;
+}
+
+static enum rc load_idruns(struct index *ix, struct reader *r, struct err *err)
+{
+    ix->next_idrun = (uint32_t)take_varint(r);
+    size_t n = (size_t)take_varint(r);
+    if (r->bad || n > (size_t)(r->end - r->p) / 3)
+        return err_set(err, RC_CORRUPT, 0, "index %s: state in the catalog", ix->name);
+    ix->idruns = malloc(sizeof *ix->idruns + n * sizeof(struct idrun));
+    if (ix->idruns == NULL)
+        return RC_NOMEM;
+    atomic_init(&ix->idruns->refs, 1);
+    ix->idruns->count = n;
+    for (size_t i = 0; i < n; i++) {
+        ix->idruns->run[i].number = (uint32_t)take_varint(r);
+        ix->idruns->run[i].bits = take_byte(r);
+        ix->idruns->run[i].count = take_varint(r);
+    }
+    return r->bad ? err_set(err, RC_CORRUPT, 0, "index %s: state in the catalog", ix->name) : RC_OK;
 }
 
 static enum rc load_state(struct index *ix, uint64_t *packed_seq_out, struct err *err)
@@ -257,7 +287,8 @@ static enum rc load_state(struct index *ix, uint64_t *packed_seq_out, struct err
         ix->runs[i].first_seq = take_varint(&r);
     }
     ix->run_count = runs;
-    ix->next_seq = *packed_seq_out;
+    ix->next_seq = ix->packed_seq = *packed_seq_out;
+    rc = load_idruns(ix, &r, err);
 out:
     buf_done(&b);
     return rc;
@@ -468,7 +499,7 @@ enum rc pending_pack(struct index *index, struct pending *pending, struct err *e
 uint64_t index_hash(const struct index *index, struct slice id)
 {
     uint64_t seed = get_u64(index->uuid);
-    return XXH3_64bits_withSeed(id.ptr, id.len, seed) & index->store->hash_mask;
+    return XXH3_64bits_withSeed(id.ptr, id.len, seed) & index->store->hash_mask; /* leading bits */
 }
 
 bool index_reserve_locked(struct index *index, size_t rows)
@@ -493,10 +524,11 @@ void index_apply_locked(struct index *index, const struct row *row, uint64_t has
         kill_row(index, row->seq); /* replay met a newer row of the id first */
         return;
     }
-    if (old != SEQ_NONE && old != row->seq)
+    if (old != SEQ_NONE && old != row->seq && old_live) /* a tombstone is dead already */
         kill_row(index, old);
     if (row->kind != ROW_MADE) {
-        idmap_set(&index->ids, hash, row->seq, old == SEQ_NONE ? IDMAP_NONE : old);
+        idmap_set(&index->ids, hash, row->seq, old == SEQ_NONE ? IDMAP_NONE : old,
+                  row->kind == ROW_TOMBSTONE);
         index->has_client_ids = true;
     }
     if (row->kind == ROW_TOMBSTONE) {

@@ -253,38 +253,6 @@ enum rc row_reader_get(struct row_reader *reader, struct index *index, uint64_t 
 
 /* ---- ids */
 
-static bool listed(const uint64_t *list, size_t n, uint64_t v)
-{
-    for (size_t i = 0; i < n; i++)
-        if (list[i] == v)
-            return true;
-    return false;
-}
-
-enum rc index_candidates(struct index *index, uint64_t hash, uint64_t *seqs, size_t *count_out,
-                         struct err *err)
-{
-    uint64_t hidden[CANDIDATES_MAX], deep[CANDIDATES_MAX];
-    size_t n = 0, h = 0, d = 0;
-    pthread_mutex_lock(&index->table);
-    bool fits = idmap_find(&index->ids, hash, seqs, &n, hidden, &h, CANDIDATES_MAX);
-    pthread_mutex_unlock(&index->table);
-    if (!fits)
-        return err_set(err, RC_TOO_LARGE, 0, "index %s: more than %d ids share one hash",
-                       index->name, CANDIDATES_MAX);
-    TRY(catalog_get_ids(index->store->catalog, index->number, hash, deep, CANDIDATES_MAX, &d, err));
-    for (size_t i = 0; i < d; i++) {
-        if (listed(hidden, h, deep[i]) || listed(seqs, n, deep[i]))
-            continue;
-        if (n == CANDIDATES_MAX)
-            return err_set(err, RC_TOO_LARGE, 0, "index %s: more than %d ids share one hash",
-                           index->name, CANDIDATES_MAX);
-        seqs[n++] = deep[i];
-    }
-    *count_out = n;
-    return RC_OK;
-}
-
 enum rc index_is_dead(struct index *index, uint64_t seq, bool *out, struct err *err)
 {
     pthread_mutex_lock(&index->table);
@@ -299,12 +267,14 @@ enum rc index_is_dead(struct index *index, uint64_t seq, bool *out, struct err *
     return RC_OK;
 }
 
-/* A made id: the row at its seq, if it is one of that run and not dead. */
+/* A made id: the row at its seq, if it is one of that run and not dead. *dead_out: another row of the
+ * id may have come since the client's ids were searched. */
 static enum rc find_made(struct row_reader *reader, struct index *index, struct slice id,
-                         struct row *out, struct err *err)
+                         bool *dead_out, struct row *out, struct err *err)
 {
     uint64_t nonce, seq;
-    bool given_out = false, dead = false;
+    bool given_out = false;
+    *dead_out = false;
     if (!made_id_parse(id, &nonce, &seq))
         return RC_NOT_FOUND;
     pthread_mutex_lock(&index->table);
@@ -312,29 +282,34 @@ static enum rc find_made(struct row_reader *reader, struct index *index, struct 
     pthread_mutex_unlock(&index->table);
     if (!own || !given_out)
         return RC_NOT_FOUND;
-    TRY(row_reader_get(reader, index, seq, out, err));
-    if (out->kind != ROW_MADE || out->nonce != nonce)
+    TRY(index_is_dead(index, seq, dead_out, err));
+    if (*dead_out)
         return RC_NOT_FOUND;
-    TRY(index_is_dead(index, seq, &dead, err));
-    return dead ? RC_NOT_FOUND : RC_OK;
+    TRY(row_reader_get(reader, index, seq, out, err));
+    return out->kind == ROW_MADE && out->nonce == nonce ? RC_OK : RC_NOT_FOUND;
 }
 
 static enum rc find_client(struct row_reader *reader, struct index *index, struct slice id,
-                           uint64_t hash, bool *stale_out, struct row *out, struct err *err)
+                           uint64_t hash, uint64_t *epoch_out, struct row *out, struct err *err)
 {
     uint64_t seqs[CANDIDATES_MAX];
     size_t n = 0;
-    *stale_out = false;
-    TRY(index_candidates(index, hash, seqs, &n, err));
+    bool gone = false, dead = false;
+    TRY(index_candidates(index, hash, seqs, &n, epoch_out, err));
     for (size_t i = 0; i < n; i++) {
         enum rc rc = row_reader_get(reader, index, seqs[i], out, err);
         if (rc == RC_NOT_FOUND) {
-            *stale_out = true; /* superseded and rewritten away since we looked */
+            gone = true; /* rewritten away: not the newest of any id, or a tombstone */
             continue;
         }
         if (rc != RC_OK)
             return rc;
-        if (out->kind != ROW_MADE && slice_eq(out->id, id))
+        if (out->kind == ROW_MADE || !slice_eq(out->id, id))
+            continue;
+        /* A block that was pinned before has what went away together with its tombstone. */
+        if (gone && out->kind == ROW_CLIENT)
+            TRY(index_is_dead(index, out->seq, &dead, err));
+        if (!dead)
             return RC_OK;
     }
     return RC_NOT_FOUND;
@@ -343,16 +318,26 @@ static enum rc find_client(struct row_reader *reader, struct index *index, struc
 enum rc index_find(struct row_reader *reader, struct index *index, struct slice id, uint64_t hash,
                    struct row *out, struct err *err)
 {
-    pthread_mutex_lock(&index->table);
-    bool client_ids = index->has_client_ids;
-    pthread_mutex_unlock(&index->table);
-    bool stale = client_ids;
-    for (int tries = 0; stale && tries < MOVED_MAX; tries++) {
-        enum rc rc = find_client(reader, index, id, hash, &stale, out, err);
+    bool again = true;
+    for (int tries = 0; again && tries < MOVED_MAX; tries++) {
+        uint64_t epoch = 0;
+        bool dead = false;
+        pthread_mutex_lock(&index->table);
+        bool client_ids = index->has_client_ids;
+        pthread_mutex_unlock(&index->table);
+        enum rc rc = RC_NOT_FOUND;
+        if (client_ids)
+            rc = find_client(reader, index, id, hash, &epoch, out, err);
+        if (rc == RC_NOT_FOUND)
+            rc = find_made(reader, index, id, &dead, out, err);
         if (rc != RC_NOT_FOUND)
             return rc;
+        /* Did an id move past us from level to level, or from a made row to a client's? */
+        pthread_mutex_lock(&index->table);
+        again = (client_ids && index->ids_epoch != epoch) || (dead && tries == 0);
+        pthread_mutex_unlock(&index->table);
     }
-    return find_made(reader, index, id, out, err);
+    return RC_NOT_FOUND;
 }
 
 /* ---- the API's reads */
@@ -416,11 +401,12 @@ static int lookup_order(const void *a, const void *b)
 
 static uint64_t guess_seq(struct index *index, struct slice id)
 {
-    uint64_t seqs[CANDIDATES_MAX], nonce, seq;
+    uint64_t seqs[CANDIDATES_MAX], nonce, seq, epoch;
     size_t n = 0;
     struct err ignored = {0};
     if (id.len != 0 && id.len <= LIMIT_ID_BYTES &&
-        index_candidates(index, index_hash(index, id), seqs, &n, &ignored) == RC_OK && n != 0)
+        index_candidates(index, index_hash(index, id), seqs, &n, &epoch, &ignored) == RC_OK &&
+        n != 0)
         return seqs[0];
     return made_id_parse(id, &nonce, &seq) ? seq : SEQ_NONE;
 }

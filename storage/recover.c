@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* A row or a block out of the log. */
 struct piece {
@@ -284,6 +285,23 @@ static enum rc add_rows(struct index *ix, const struct replayed *r, size_t *at)
     return add_pending(ix, p);
 }
 
+/* Seqs that were given out and never logged count as dead rows (compact.c, P1). */
+static enum rc mark_gaps(struct replayed *r)
+{
+    struct index *ix = r->index;
+    uint64_t at = r->packed_seq;
+    for (size_t i = 0; i < r->count; i++) {
+        for (; at < r->piece[i].first_seq; at++) {
+            if (!seqset_reserve(&ix->dead, 1))
+                return RC_NOMEM;
+            seqset_add(&ix->dead, at);
+        }
+        if (r->piece[i].last_seq >= at)
+            at = r->piece[i].last_seq + 1;
+    }
+    return RC_OK;
+}
+
 static enum rc install(struct replayed *r, struct err *err)
 {
     struct index *ix = r->index;
@@ -306,7 +324,7 @@ static enum rc install(struct replayed *r, struct err *err)
     uint64_t next = ix->pending[ix->pending_count - 1]->last_seq + 1;
     if (next > ix->next_seq)
         ix->next_seq = next;
-    return RC_OK;
+    return mark_gaps(r);
 }
 
 static enum rc effect(struct row_reader *look, struct index *ix, const struct row *row,
@@ -314,18 +332,21 @@ static enum rc effect(struct row_reader *look, struct index *ix, const struct ro
 {
     struct row old;
     uint64_t hash = 0, old_seq = SEQ_NONE;
+    bool old_live = false;
     if (row->kind != ROW_MADE) {
         hash = index_hash(ix, row->id);
         enum rc rc = index_find(look, ix, row->id, hash, &old, err);
         if (rc != RC_OK && rc != RC_NOT_FOUND)
             return rc;
-        if (rc == RC_OK)
+        if (rc == RC_OK) {
             old_seq = old.seq;
+            old_live = old.kind != ROW_TOMBSTONE && old.seq != row->seq;
+        }
     }
     pthread_mutex_lock(&ix->table);
     bool room = index_reserve_locked(ix, 1);
     if (room)
-        index_apply_locked(ix, row, hash, old_seq, false);
+        index_apply_locked(ix, row, hash, old_seq, old_live);
     pthread_mutex_unlock(&ix->table);
     return room ? RC_OK : RC_NOMEM;
 }
@@ -351,38 +372,48 @@ static enum rc repeat_effects(struct store *store, struct index *ix, struct err 
 
 /* ---- orphans: what a crash left behind (S6) */
 
+/* An index whose removal was under way. */
+static enum rc take_drop(struct slice key, struct slice value, void *arg)
+{
+    struct store *store = arg;
+    struct drop *d = calloc(1, sizeof *d);
+    if (d == NULL)
+        return RC_NOMEM;
+    if (key.len != 4 || value.len >= sizeof d->dir_name) {
+        free(d);
+        return RC_CORRUPT;
+    }
+    d->index_no = get_be32(key.ptr);
+    memcpy(d->dir_name, value.ptr, value.len);
+    d->next = store->drops;
+    store->drops = d;
+    store->compact_now = true;
+    return RC_OK;
+}
+
 struct sweep {
     struct store *store;
     const struct replay *replay;
 };
 
+/* A directory that no index of the catalog has: made for one whose creation was not committed, and
+ * empty then. One with segments is left alone: if the catalog has lost its index, rebuilding brings
+ * it back. */
 static void sweep_dir(const char *name, void *arg)
 {
     struct sweep *s = arg;
     char path[800];
-    struct err ignored = {0};
     for (size_t i = 0; i < s->replay->count; i++)
         if (strcmp(s->replay->list[i].index->dir_name, name) == 0)
             return;
+    for (const struct drop *d = s->store->drops; d != NULL; d = d->next)
+        if (strcmp(d->dir_name, name) == 0)
+            return;
     snprintf(path, sizeof path, "%s/indices/%s", s->store->path, name);
-    (void)!io_remove_dir(path, &ignored);
-}
-
-/* Keys of an index whose deletion was under way. */
-static enum rc sweep_state(struct slice key, struct slice value, void *arg)
-{
-    struct replay *rp = arg;
-    (void)value;
-    if (key.len != 4 || find_index(rp, get_be32(key.ptr)) != NULL)
-        return RC_OK;
-    struct drop *d = calloc(1, sizeof *d);
-    if (d == NULL)
-        return RC_NOMEM;
-    d->index_no = get_be32(key.ptr);
-    d->next = rp->store->drops;
-    rp->store->drops = d;
-    rp->store->compact_now = true;
-    return RC_OK;
+    if (rmdir(path) != 0)
+        store_event(s->store, 1,
+                    "%s belongs to no index of the catalog: stowctl rebuild brings it back, or "
+                    "remove it", path);
 }
 
 /* ---- the whole */
@@ -438,12 +469,14 @@ enum rc recover_store(struct store *store, struct wal_start *start, struct err *
     if (rp.count != 0)
         qsort(rp.list, rp.count, sizeof *rp.list, by_number);
     TRY_OUT(publish(store, &rp));
-    TRY_OUT(catalog_each(store->catalog, KIND_STATE, sweep_state, &rp, err));
+    TRY_OUT(catalog_each(store->catalog, KIND_DROP, take_drop, store, err));
     snprintf(path, sizeof path, "%s/indices", store->path);
     struct sweep sweep = {store, &rp};
     TRY_OUT(io_list(path, sweep_dir, &sweep, err));
-    for (size_t i = 0; i < rp.count; i++)
+    for (size_t i = 0; i < rp.count; i++) {
         TRY_OUT(index_recount(rp.list[i].index, err));
+        TRY_OUT(index_sweep_ids(rp.list[i].index, err));
+    }
     snprintf(path, sizeof path, "%s/wal", store->path);
     TRY_OUT(wal_replay(path, start, store->o.accept_loss, replay_record, &rp, &end, err));
     for (size_t i = 0; i < rp.count; i++) {

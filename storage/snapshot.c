@@ -72,27 +72,41 @@ void store_snapshot_close(struct store *store, struct snapshot *snapshot)
     free(snapshot);
 }
 
-/* Was this row a document when the snapshot was opened? */
-static enum rc visible(struct snapshot *s, const struct row *row, bool *out, struct err *err)
+/* Dead rows of a chunk of seqs, as memory and catalog have them now. */
+static enum rc dead_chunk(struct index *ix, uint64_t chunk, uint8_t bits[CATALOG_DEAD_BYTES],
+                          struct err *err)
 {
-    bool dead = false;
-    *out = false;
-    if (row->kind == ROW_TOMBSTONE)
-        return RC_OK;
-    TRY(index_is_dead(s->index, row->seq, &dead, err));
-    if (dead) {
-        pthread_mutex_lock(&s->index->table);
-        bool died_later = seqset_has(&s->killed, row->seq);
-        bool broken = s->broken;
-        pthread_mutex_unlock(&s->index->table);
-        if (broken)
-            return err_set(err, RC_NOMEM, 0, "a snapshot of index %s was lost: out of memory",
-                           s->index->name);
-        *out = died_later;
-        return RC_OK;
+    uint8_t carried[CATALOG_DEAD_BYTES];
+    memset(bits, 0, CATALOG_DEAD_BYTES);
+    pthread_mutex_lock(&ix->table);
+    for (uint64_t i = 0; ix->dead.count + ix->dead_frozen.count != 0 && i < CATALOG_DEAD_SEQS; i++) {
+        uint64_t seq = chunk * CATALOG_DEAD_SEQS + i;
+        if (seqset_has(&ix->dead, seq) || seqset_has(&ix->dead_frozen, seq))
+            bits[i / 8] = (uint8_t)(bits[i / 8] | 1u << (i % 8));
     }
-    *out = true;
+    pthread_mutex_unlock(&ix->table); /* what leaves memory now is in the catalog */
+    TRY(catalog_get_dead(ix->store->catalog, ix->number, chunk, carried, err));
+    for (size_t i = 0; i < CATALOG_DEAD_BYTES; i++)
+        bits[i] = (uint8_t)(bits[i] | carried[i]);
     return RC_OK;
+}
+
+/* Was this row a document when the snapshot was opened? bits: the dead rows of its chunk. */
+static enum rc visible(struct snapshot *s, const struct row *row, const uint8_t *bits, bool *out,
+                       struct err *err)
+{
+    uint64_t bit = row->seq % CATALOG_DEAD_SEQS;
+    bool dead = (bits[bit / 8] >> (bit % 8) & 1) != 0;
+    *out = row->kind != ROW_TOMBSTONE && !dead;
+    if (row->kind == ROW_TOMBSTONE || !dead)
+        return RC_OK;
+    pthread_mutex_lock(&s->index->table);
+    *out = seqset_has(&s->killed, row->seq);
+    bool broken = s->broken;
+    pthread_mutex_unlock(&s->index->table);
+    return broken ? err_set(err, RC_NOMEM, 0, "a snapshot of index %s was lost: out of memory",
+                            s->index->name)
+                  : RC_OK;
 }
 
 /* First row of the pinned block at or behind seq. */
@@ -111,6 +125,39 @@ static size_t first_at(const struct row_reader *r, uint64_t seq)
     return lo;
 }
 
+/* Rows of the chunk that *cursor lies in, from the block pinned at it. */
+static enum rc next_in_chunk(struct snapshot *s, struct row_reader *reader, uint64_t *cursor,
+                             size_t max, size_t *count,
+                             enum rc (*fn)(const struct row *row, void *arg), void *arg,
+                             struct err *err)
+{
+    uint8_t bits[CATALOG_DEAD_BYTES];
+    TRY(row_reader_seek(reader, s->index, *cursor, err));
+    if (reader->first > *cursor)
+        *cursor = reader->first;
+    uint64_t chunk = *cursor / CATALOG_DEAD_SEQS;
+    TRY(dead_chunk(s->index, chunk, bits, err));
+    uint64_t end = reader->last < s->limit ? reader->last + 1 : s->limit;
+    if (end > (chunk + 1) * CATALOG_DEAD_SEQS)
+        end = (chunk + 1) * CATALOG_DEAD_SEQS;
+    for (size_t i = first_at(reader, *cursor); i < row_reader_count(reader); i++) {
+        struct row row;
+        bool see = false;
+        row_reader_row(reader, i, &row);
+        if (row.seq >= end)
+            break;
+        if (*count == max)
+            return RC_OK;
+        TRY(visible(s, &row, bits, &see, err));
+        if (see)
+            TRY(fn(&row, arg));
+        *count += see;
+        *cursor = row.seq + 1;
+    }
+    *cursor = end > *cursor ? end : *cursor;
+    return RC_OK;
+}
+
 enum rc store_snapshot_next(struct store *store, struct snapshot *snapshot, uint64_t *cursor,
                             size_t max, bool *done_out,
                             enum rc (*fn)(const struct row *row, void *arg), void *arg,
@@ -121,35 +168,9 @@ enum rc store_snapshot_next(struct store *store, struct snapshot *snapshot, uint
     size_t n = 0;
     *done_out = false;
     row_reader_init(&reader, store, BLOCK_ALL, false);
-    while (n < max && rc == RC_OK) {
-        if (*cursor >= snapshot->limit) {
-            *done_out = true;
-            break;
-        }
-        rc = row_reader_seek(&reader, snapshot->index, *cursor, err);
-        if (rc == RC_NOT_FOUND) {
-            *done_out = true;
-            rc = RC_OK;
-            break;
-        }
-        for (size_t i = rc == RC_OK ? first_at(&reader, *cursor) : 0;
-             rc == RC_OK && n < max && i < row_reader_count(&reader); i++) {
-            struct row row;
-            bool see = false;
-            row_reader_row(&reader, i, &row);
-            if (row.seq >= snapshot->limit) {
-                *cursor = snapshot->limit;
-                break;
-            }
-            rc = visible(snapshot, &row, &see, err);
-            if (rc == RC_OK && see) {
-                rc = fn(&row, arg);
-                n++;
-            }
-            if (rc == RC_OK)
-                *cursor = row.seq + 1;
-        }
-    }
+    while (n < max && rc == RC_OK && *cursor < snapshot->limit)
+        rc = next_in_chunk(snapshot, &reader, cursor, max, &n, fn, arg, err);
     row_reader_done(&reader);
-    return rc;
+    *done_out = rc == RC_NOT_FOUND || (rc == RC_OK && *cursor >= snapshot->limit);
+    return rc == RC_NOT_FOUND ? RC_OK : rc;
 }

@@ -4,6 +4,7 @@
  * out of the catalog before files go (S6). */
 #include "config/limits.h"
 #include "storage/engine.h"
+#include "storage/metadata.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -101,11 +102,29 @@ static enum rc commit_node(struct store *store, const struct wal_start *start, s
     return catalog_commit(txn, err);
 }
 
+static void count_name(const char *name, void *arg)
+{
+    (void)name;
+    ++*(size_t *)arg;
+}
+
+/* Without a catalog the segments are not orphans: the catalog is lost. */
+static enum rc check_new(struct store *store, struct err *err)
+{
+    char path[512];
+    size_t n = 0;
+    snprintf(path, sizeof path, "%s/indices", store->path);
+    TRY(io_list(path, count_name, &n, err));
+    return n == 0 ? RC_OK
+                  : err_set(err, RC_CORRUPT, 0, "catalog: empty, but %s is not; run stowctl rebuild",
+                            path);
+}
+
 static enum rc load_node(struct store *store, struct wal_start *start, struct err *err)
 {
     struct buf b = {0};
     enum rc rc = catalog_get(store->catalog, KIND_NODE, SLICE_LIT(node_name), &b, err);
-    if (rc == RC_NOT_FOUND) { /* a new data directory */
+    if (rc == RC_NOT_FOUND && (rc = check_new(store, err)) == RC_OK) {
         random_bytes(store->ids_raw, sizeof store->ids_raw);
         wal_geometry(store->o.wal_bytes, start);
         start->run = 1;
@@ -238,6 +257,7 @@ static void store_free(struct store *store)
     pthread_mutex_destroy(&store->wake);
     pthread_mutex_destroy(&store->layout);
     pthread_mutex_destroy(&store->names);
+    pthread_mutex_destroy(&store->metadata);
     free(store);
 }
 
@@ -250,8 +270,9 @@ enum rc store_open(const struct store_options *options, struct store **out, stru
     store->o = *options;
     store->lock_fd = -1;
     store->hash_mask =
-        options->test_hash_bits == 0 ? UINT64_MAX : (UINT64_C(1) << options->test_hash_bits) - 1;
+        options->test_hash_bits == 0 ? UINT64_MAX : ~(UINT64_MAX >> options->test_hash_bits);
     pthread_mutex_init(&store->names, NULL);
+    pthread_mutex_init(&store->metadata, NULL);
     pthread_mutex_init(&store->layout, NULL);
     pthread_mutex_init(&store->wake, NULL);
     pthread_cond_init(&store->wake_checkpoint, NULL);
@@ -267,6 +288,8 @@ enum rc store_open(const struct store_options *options, struct store **out, stru
         rc = open_parts(store, &start, err);
     if (rc == RC_OK)
         rc = begin_run(store, &start, err);
+    if (rc == RC_OK)
+        metadata_changed(store); /* what a crash kept from the file */
     if (rc == RC_OK)
         rc = start_threads(store, err);
     if (rc != RC_OK) {
@@ -284,6 +307,7 @@ void store_close(struct store *store)
     if (!atomic_load(&store->failed) &&
         checkpoint_run(store, true, mono_ms() + CLOSE_MS, &err) != RC_OK)
         store_event(store, 1, "the last checkpoint failed, the log has the rest: %s", err.msg);
+    metadata_tend(store, true);
     store_free(store);
 }
 
@@ -310,7 +334,10 @@ enum rc store_meta_put(struct store *store, char kind, struct slice name, struct
         catalog_abort(txn);
         return rc;
     }
-    return catalog_commit(txn, err);
+    TRY(catalog_commit(txn, err));
+    metadata_changed(store);
+    metadata_tend(store, true);
+    return RC_OK;
 }
 
 enum rc store_meta_delete(struct store *store, char kind, struct slice name, struct err *err)
@@ -322,7 +349,10 @@ enum rc store_meta_delete(struct store *store, char kind, struct slice name, str
         catalog_abort(txn);
         return rc;
     }
-    return catalog_commit(txn, err);
+    TRY(catalog_commit(txn, err));
+    metadata_changed(store);
+    metadata_tend(store, true);
+    return RC_OK;
 }
 
 enum rc store_meta_get(struct store *store, char kind, struct slice name, struct buf *out,
@@ -436,7 +466,7 @@ static enum rc create_on_disk(struct store *store, const struct index_create *cr
     snprintf(dir, sizeof dir, "%s/indices", store->path);
     TRY_OUT(io_sync_dir(dir, err));
     TRY_OUT(index_save(txn, ix, ix->meta, err));
-    TRY_OUT(index_save_state(txn, ix, 0, err));
+    TRY_OUT(index_save_state(txn, ix, 0, NULL, err));
     struct catalog_txn *whole = txn;
     txn = NULL;
     TRY_OUT(catalog_commit(whole, err));
@@ -481,6 +511,7 @@ enum rc store_index_create(struct store *store, const struct index_create *creat
                 (store->index_count - at) * sizeof(struct index *));
         store->indices[at] = ix;
         store->index_count++;
+        metadata_changed(store);
         if (out != NULL)
             *out = index_retain(ix);
     }
@@ -495,6 +526,8 @@ static enum rc delete_in_catalog(struct store *store, const struct index *index,
     put_be32(key, index->number);
     TRY(catalog_begin_removal(store->catalog, &txn, err));
     enum rc rc = catalog_delete(txn, KIND_INDEX, slice_of(key, 4), err);
+    if (rc == RC_OK)
+        rc = catalog_put(txn, KIND_DROP, slice_of(key, 4), slice_str(index->dir_name), err);
     if (rc != RC_OK) {
         catalog_abort(txn);
         return rc;
@@ -515,6 +548,7 @@ enum rc store_index_delete(struct store *store, struct index *index, struct err 
         rc = delete_in_catalog(store, index, err);
     if (rc == RC_OK) {
         atomic_store(&index->deleted, true);
+        metadata_changed(store);
         memmove(store->indices + at, store->indices + at + 1,
                 (store->index_count - at - 1) * sizeof(struct index *));
         store->index_count--;
@@ -565,6 +599,7 @@ enum rc store_index_set_meta(struct store *store, struct index *index,
         index->meta = next;
         next = old;
         pthread_mutex_unlock(&index->table);
+        metadata_changed(store);
     }
     pthread_mutex_unlock(&store->names);
     index_meta_release(&next->meta);

@@ -41,7 +41,7 @@ struct store_options {
     /* The log can't be written any more: the process must end (exit 74). Any thread, once. */
     void (*fatal)(void *arg, const char *text);
     void *arg;
-    /* Test hook: use these low bits of id hashes only, so that ids collide. 0: all 64. */
+    /* Test hook: use so many leading bits of id hashes only, so that ids collide. 0: all 64. */
     unsigned test_hash_bits;
 };
 
@@ -55,7 +55,7 @@ const char *store_cluster_uuid(const struct store *store); /* 22 characters, bas
 const char *store_node_id(const struct store *store);      /* the same */
 
 /* ---- metadata blobs of the API room: templates, cluster settings … Durable when the call returns.
- * kind: one character of 'a' .. 'z' chosen by the API room. */
+ * kind: one character of 'a' .. 'z' chosen by the API room; value: JSON. */
 MUST_CHECK enum rc store_meta_put(struct store *store, char kind, struct slice name,
                                   struct slice value, struct err *err);
 MUST_CHECK enum rc store_meta_delete(struct store *store, char kind, struct slice name,

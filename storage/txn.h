@@ -14,6 +14,8 @@ struct plan {
     uint64_t old_version;
     uint32_t old_term;
     bool old_live;        /* a document, not a tombstone */
+    bool elsewhere;       /* … under another routing than the item's */
+    uint64_t deep_seq;    /* what the runs of ids had when the touch began, SEQ_NONE */
     bool keyed;           /* has a client-given id (hash is set) */
     uint8_t kind;         /* of the row written: enum row_kind */
     bool wrote;
@@ -28,6 +30,7 @@ struct touch {
     struct index *index;
     size_t from, to;    /* its items: order[from .. to) */
     bool ticketed;
+    uint64_t epoch; /* ids_epoch of the plans' deep_seq */
     uint64_t ticket;
     uint64_t open_first; /* first seq of the open block our last row went to, SEQ_NONE */
     uint32_t *loose;     /* items whose rows are logged as rows */

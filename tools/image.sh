@@ -19,7 +19,7 @@ build() {
         fi
     done
     command -v buildah >/dev/null || { echo "image: needs docker, podman or buildah" >&2; exit 1; }
-    exec buildah bud -t "$1" .
+    exec buildah bud --format docker -t "$1" .
 }
 
 base=docker.io/library/debian:bookworm-slim
@@ -38,6 +38,13 @@ make_base() {
     rm -rf "$root"
 }
 
+end_test() {
+    kill "$daemon" 2>/dev/null || true
+    wait || true
+    buildah rm "$container" >/dev/null
+    buildah rmi stowd-test >/dev/null
+}
+
 run_test() {
     [ "$(id -u)" = 0 ] || skip "building an image in the test needs root"
     tools/deps.sh buildah >/dev/null 2>&1 || skip "buildah cannot be installed"
@@ -45,13 +52,13 @@ run_test() {
     buildah from --name stowd-probe scratch >/dev/null 2>&1 || skip "buildah cannot work here"
     buildah rm stowd-probe >/dev/null
     make_base || skip "no base image: neither pulled nor made from packages"
-    buildah bud -q -t stowd-test . || { echo "image: build failed"; exit 1; }
+    buildah bud -q --format docker -t stowd-test . || { echo "image: build failed"; exit 1; }
 
     container=$(buildah from stowd-test)
     port=$((20000 + RANDOM % 10000))
-    trap 'kill $daemon 2>/dev/null; wait; buildah rm "$container" >/dev/null; buildah rmi stowd-test >/dev/null' EXIT
+    trap end_test EXIT
     buildah run --user stowd "$container" -- stowd -E path.data=/var/lib/stowd \
-        -E network.host=127.0.0.1 -E http.port=$port &
+        -E network.host=127.0.0.1 -E http.port=$port 2>/dev/null &
     daemon=$!
     url=http://127.0.0.1:$port
     for _ in $(seq 100); do
@@ -62,6 +69,13 @@ run_test() {
     [ "$(curl -fsS "$url/i/_source/1")" = '{"v": 1.0}' ] || { echo "image: wrong document"; exit 1; }
     user=$(buildah inspect --format '{{.OCIv1.Config.User}}' "$container")
     [ "$user" = stowd ] || { echo "image: runs as '$user'"; exit 1; }
+    check=$(buildah inspect --format '{{index .Docker.Config.Healthcheck.Test 3}}' "$container")
+    buildah run --user stowd "$container" -- bash -c "${check/9200/$port}" ||
+        { echo "image: HEALTHCHECK fails on a healthy daemon"; exit 1; }
+    if buildah run --user stowd "$container" -- bash -c "${check/9200/1}" 2>/dev/null; then
+        echo "image: HEALTHCHECK does not notice that nothing listens"
+        exit 1
+    fi
     echo
     echo "1 passed, 0 failed"
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a fuzz target over files, without libFuzzer: replay_<thing> FILE-OR-DIRECTORY...
- * A fault shows as a crash or a sanitizer's report; the name of the input is printed before it runs.
- * Each input lies in memory of its own size, so that reading past its end is seen. */
+ * A fault shows as a crash or a sanitizer's report; the name of the input is printed before it
+ * runs. Each input lies in memory of its own size, so that reading past its end is seen. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define READ_BYTES (256u * 1024)
-#define NS_PER_S 1000000000ull
+#define NS_PER_S   1000000000ull
 
 struct conn {
     int fd;
@@ -26,9 +26,9 @@ struct conn {
     uint64_t began_ns;
     char *in;
     size_t in_len, in_cap;
-    size_t head_len;   /* of the answer; 0: not complete yet */
+    size_t head_len; /* of the answer; 0: not complete yet */
     bool chunked;
-    size_t need;       /* length of head and body, when not chunked */
+    size_t need;         /* length of head and body, when not chunked */
     size_t at, body_end; /* chunked: next chunk's line; end of the joined body */
 };
 
@@ -86,12 +86,12 @@ static void send_some(struct run *run, struct conn *conn)
         struct iovec part[2];
         int parts = 0;
         if (conn->sent < x->head_len)
-            part[parts++] = (struct iovec){(void *)(uintptr_t)(x->head + conn->sent),
-                                           x->head_len - conn->sent};
+            part[parts++] =
+                (struct iovec){(void *)(uintptr_t)(x->head + conn->sent), x->head_len - conn->sent};
         size_t body_sent = conn->sent < x->head_len ? 0 : conn->sent - x->head_len;
         if (x->body_len > body_sent)
-            part[parts++] = (struct iovec){(void *)(uintptr_t)(x->body + body_sent),
-                                           x->body_len - body_sent};
+            part[parts++] =
+                (struct iovec){(void *)(uintptr_t)(x->body + body_sent), x->body_len - body_sent};
         ssize_t n = writev(conn->fd, part, parts);
         if (n < 0 && errno == EAGAIN)
             break;
@@ -188,8 +188,8 @@ static void note(struct run *run, struct conn *conn)
     struct exchange *x = &conn->exchange;
     if (result->requests == run->latency_cap) {
         run->latency_cap = run->latency_cap * 2 + 1024;
-        result->latency_ns = (uint64_t *)realloc(result->latency_ns,
-                                                 run->latency_cap * sizeof *result->latency_ns);
+        result->latency_ns =
+            (uint64_t *)realloc(result->latency_ns, run->latency_cap * sizeof *result->latency_ns);
         if (result->latency_ns == NULL)
             err(1, "latencies");
     }

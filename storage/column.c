@@ -1,0 +1,717 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packing a column's values and reading one of them; K1 and K2 in column.h.
+ *
+ * What a column becomes is chosen by estimates of its entropy in eighths of bits, as the streams are
+ * compressed afterwards: small numbers at fixed widths cost a compressor little. */
+#include "storage/column.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* Coders of sequences besides the types of value.h; numbers are on disk. */
+enum { SEQUENCE_TEXT = 0, SEQUENCE_COUNTED = 1 };
+
+#define RESTART_EVERY 32u
+/* Values looked at to find a type's form. */
+#define SAMPLES_MAX 32u
+/* A column with more different values than this share is no dictionary: none of the first
+ * NOVEL_LOOK, or no more than 2 of 3 in all, come again. */
+#define NOVEL_LOOK 64u
+
+void streams_done(struct streams *streams)
+{
+    buf_done(&streams->directory);
+    buf_done(&streams->text);
+    buf_done(&streams->planes);
+}
+
+bool column_scratch_init(struct column_scratch *scratch, size_t most)
+{
+    size_t hashed = 64;
+    while (hashed < 2 * most)
+        hashed *= 2;
+    *scratch = (struct column_scratch){
+        .most = most,
+        .numbers = malloc((most + 1) * sizeof *scratch->numbers),
+        .places = malloc((most + 1) * sizeof *scratch->places),
+        .hashed = malloc(hashed * sizeof *scratch->hashed),
+        .exceptions = malloc((most + 1) * sizeof *scratch->exceptions),
+        .uniques = malloc((most + 1) * sizeof *scratch->uniques),
+    };
+    if (scratch->numbers != NULL && scratch->places != NULL && scratch->hashed != NULL &&
+        scratch->exceptions != NULL && scratch->uniques != NULL)
+        return true;
+    column_scratch_done(scratch);
+    return false;
+}
+
+void column_scratch_done(struct column_scratch *scratch)
+{
+    free(scratch->numbers);
+    free(scratch->places);
+    free(scratch->hashed);
+    free(scratch->exceptions);
+    free(scratch->uniques);
+    buf_done(&scratch->bytes);
+    *scratch = (struct column_scratch){0};
+}
+
+/* ---- writing planes */
+
+static unsigned bits_of(uint64_t v)
+{
+    return v == 0 ? 0 : 64 - (unsigned)__builtin_clzll(v);
+}
+
+static uint64_t zigzag(int64_t v)
+{
+    return (uint64_t)v << 1 ^ (uint64_t)(v >> 63);
+}
+
+static int64_t unzigzag(uint64_t v)
+{
+    return (int64_t)(v >> 1 ^ (0 - (v & 1)));
+}
+
+void planes_put_u32(struct buf *planes, const uint32_t *v, size_t n, unsigned width)
+{
+    if (!buf_reserve(planes, n * width))
+        return;
+    uint8_t *p = planes->ptr + planes->len;
+    for (unsigned b = 0; b < width; b++)
+        for (size_t i = 0; i < n; i++)
+            *p++ = (uint8_t)(v[i] >> (8 * b));
+    planes->len += n * width;
+}
+
+static void planes_put_u64(struct buf *planes, const uint64_t *v, size_t n, unsigned width)
+{
+    if (!buf_reserve(planes, n * width))
+        return;
+    uint8_t *p = planes->ptr + planes->len;
+    for (unsigned b = 0; b < width; b++)
+        for (size_t i = 0; i < n; i++)
+            *p++ = (uint8_t)(v[i] >> (8 * b));
+    planes->len += n * width;
+}
+
+/* ---- texts */
+
+static size_t texts_length(const struct cell *cells, size_t n)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++)
+        len += cells[i].len;
+    return len;
+}
+
+/* n texts, each ended by a zero. */
+static void put_texts(struct streams *out, const struct cell *cells, size_t n)
+{
+    size_t len = texts_length(cells, n) + n;
+    buf_put_varint(&out->directory, len);
+    if (!buf_reserve(&out->text, len))
+        return;
+    uint8_t *p = out->text.ptr + out->text.len;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(p, cells[i].ptr, cells[i].len);
+        p += cells[i].len;
+        *p++ = 0;
+    }
+    out->text.len += len;
+}
+
+void sequence_put_text(struct streams *out, const struct cell *cells, size_t n)
+{
+    buf_put_byte(&out->directory, SEQUENCE_TEXT);
+    put_texts(out, cells, n);
+}
+
+/* n texts that may hold zeros, and their lengths. */
+static void put_counted(struct streams *out, const struct cell *cells, size_t n,
+                        struct column_scratch *scratch)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        scratch->exceptions[i] = cells[i].len;
+        most = cells[i].len > most ? cells[i].len : most;
+        buf_put(&out->text, cells[i].ptr, cells[i].len);
+    }
+    unsigned width = bytes_for(most);
+    buf_put_byte(&out->directory, SEQUENCE_COUNTED);
+    buf_put_varint(&out->directory, texts_length(cells, n));
+    buf_put_byte(&out->directory, (uint8_t)width);
+    planes_put_u32(&out->planes, scratch->exceptions, n, width);
+}
+
+/* ---- typed sequences */
+
+/* A type that fits most of the values, and what it costs. */
+struct typed {
+    struct value_form form;
+    size_t exceptions; /* their places are in scratch->exceptions */
+    bool delta;
+    uint64_t cost; /* eighths of bits */
+};
+
+static uint64_t text_cost(const struct cell *cells, size_t n)
+{
+    return (texts_length(cells, n) + n) * 24;
+}
+
+static uint64_t number_cost(const int64_t *v, size_t n, bool *delta_out)
+{
+    int64_t min = v[0], before = v[0];
+    uint64_t plain = 0, steps = 0;
+    for (size_t i = 1; i < n; i++)
+        min = v[i] < min ? v[i] : min;
+    for (size_t i = 0; i < n; i++) {
+        plain += bits_of((uint64_t)v[i] - (uint64_t)min);
+        steps += bits_of(zigzag((int64_t)((uint64_t)v[i] - (uint64_t)before)));
+        before = v[i];
+    }
+    *delta_out = steps * 20 < plain * 17;
+    return (*delta_out ? steps : plain) * 8 + 64;
+}
+
+/* Bring all values into a form: numbers or fixed bytes and the places of exceptions, in scratch.
+ * False when there are too many of them. */
+static bool convert(const struct value_form *form, const struct cell *cells, size_t n,
+                    struct column_scratch *scratch, struct typed *out)
+{
+    size_t typed = 0, size = value_is_number(form->type) ? 0 : value_bytes(form);
+    uint64_t exception_cost = 0;
+    out->form = *form;
+    out->exceptions = 0;
+    scratch->bytes.len = 0;
+    if (size != 0 && !buf_reserve(&scratch->bytes, n * size + VALUE_BYTES_MAX))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        struct slice text = cell_slice(&cells[i]);
+        bool fits = size == 0
+                        ? value_parse(form, text, &scratch->numbers[typed])
+                        : value_pack(form, text, scratch->bytes.ptr + typed * size);
+        if (fits) {
+            typed++;
+            continue;
+        }
+        if (out->exceptions >= n / 8)
+            return false;
+        scratch->exceptions[out->exceptions++] = (uint32_t)i;
+        exception_cost += text.len * 24 + 128;
+    }
+    if (typed == 0)
+        return false;
+    out->delta = false;
+    out->cost = exception_cost +
+                (size == 0 ? number_cost(scratch->numbers, typed, &out->delta) : typed * size * 64);
+    return true;
+}
+
+static bool find_type(const struct cell *cells, size_t n, unsigned flags,
+                      struct column_scratch *scratch, struct typed *out)
+{
+    struct slice samples[SAMPLES_MAX];
+    size_t count = n < SAMPLES_MAX ? n : SAMPLES_MAX;
+    /* The first value may be an exception: then the one in the middle has its turn. */
+    for (int turn = 0; turn < 2; turn++) {
+        for (size_t i = 0; i < count; i++)
+            samples[i] = cell_slice(&cells[(i * n / count + (size_t)turn * (n / 2)) % n]);
+        for (int type = VALUE_INTEGER; type < VALUE_TYPE_END; type++) {
+            struct value_form form;
+            if (type == VALUE_BASE64URL && !(flags & COLUMN_IDS))
+                continue;
+            if (samples[0].len == 0 || samples[0].len >= VALUE_TEXT_MAX ||
+                !value_guess((enum value_type)type, samples, count, &form))
+                continue;
+            if (convert(&form, cells, n, scratch, out))
+                return true;
+        }
+        if (n < 8)
+            break; /* no exceptions among so few */
+    }
+    return false;
+}
+
+static void put_numbers(struct streams *out, int64_t *v, size_t n, bool delta)
+{
+    int64_t base = v[0];
+    uint64_t most = 0, *u = (uint64_t *)v; /* in place: the same type but for its sign */
+    if (delta) {
+        uint64_t before = u[0];
+        for (size_t i = 0; i < n; i++) {
+            uint64_t this = u[i];
+            u[i] = zigzag((int64_t)(this - before));
+            before = this;
+            most |= u[i];
+        }
+    } else {
+        for (size_t i = 1; i < n; i++)
+            base = v[i] < base ? v[i] : base;
+        for (size_t i = 0; i < n; i++) {
+            u[i] -= (uint64_t)base;
+            most |= u[i];
+        }
+    }
+    unsigned width = bytes_for(most);
+    buf_put_byte(&out->directory, (uint8_t)(width | (delta && width != 0 ? 0x80u : 0)));
+    buf_put_varint(&out->directory, zigzag(base));
+    planes_put_u64(&out->planes, u, n, width);
+}
+
+/* Is a plane better kept as differences: do more of them repeat than of the bytes? */
+static bool steps_repeat(const uint8_t *bytes, size_t n, size_t size)
+{
+    size_t same = 0, same_step = 0;
+    uint8_t before = 0, step_before = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t v = bytes[i * size], step = (uint8_t)(v - before);
+        same += v == before;
+        same_step += step == step_before;
+        before = v;
+        step_before = step;
+    }
+    return same_step > same + n / 8;
+}
+
+static void put_fixed(struct streams *out, const uint8_t *bytes, size_t n, size_t size)
+{
+    uint64_t steps = 0;
+    if (!buf_reserve(&out->planes, n * size))
+        return;
+    uint8_t *p = out->planes.ptr + out->planes.len;
+    for (size_t b = 0; b < size; b++) {
+        bool step = steps_repeat(bytes + b, n, size);
+        uint8_t before = 0;
+        steps |= (uint64_t)step << b;
+        for (size_t i = 0; i < n; i++) {
+            uint8_t v = bytes[i * size + b];
+            *p++ = step ? (uint8_t)(v - before) : v;
+            before = v;
+        }
+    }
+    buf_put_varint(&out->directory, steps);
+    out->planes.len += n * size;
+}
+
+static void put_typed(struct streams *out, const struct cell *cells, size_t n,
+                      const struct typed *typed, struct column_scratch *scratch)
+{
+    const struct value_form *form = &typed->form;
+    buf_put_byte(&out->directory, (uint8_t)form->type);
+    buf_put_varint(&out->directory, form->a);
+    buf_put_varint(&out->directory, form->b);
+    if (form->type == VALUE_NUMBERED) {
+        buf_put_varint(&out->directory, form->prefix.len);
+        buf_put_slice(&out->directory, form->prefix);
+    }
+    buf_put_varint(&out->directory, typed->exceptions);
+    if (typed->exceptions != 0) {
+        /* Their texts one after another, as put_texts would. */
+        size_t len = typed->exceptions;
+        for (size_t i = 0; i < typed->exceptions; i++)
+            len += cells[scratch->exceptions[i]].len;
+        buf_put_varint(&out->directory, len);
+        for (size_t i = 0; i < typed->exceptions; i++) {
+            buf_put_slice(&out->text, cell_slice(&cells[scratch->exceptions[i]]));
+            buf_put_byte(&out->text, 0);
+        }
+        planes_put_u32(&out->planes, scratch->exceptions, typed->exceptions, bytes_for(n - 1));
+    }
+    if (value_is_number(form->type))
+        put_numbers(out, scratch->numbers, n - typed->exceptions, typed->delta);
+    else
+        put_fixed(out, scratch->bytes.ptr, n - typed->exceptions, value_bytes(form));
+}
+
+static void put_sequence(struct streams *out, const struct cell *cells, size_t n, unsigned flags,
+                         struct column_scratch *scratch)
+{
+    struct typed typed;
+    if (flags & COLUMN_ANY_BYTES)
+        put_counted(out, cells, n, scratch);
+    else if (n >= 4 && find_type(cells, n, flags, scratch, &typed) &&
+             typed.cost < text_cost(cells, n))
+        put_typed(out, cells, n, &typed, scratch);
+    else
+        sequence_put_text(out, cells, n);
+}
+
+/* ---- columns */
+
+static bool all_equal(const struct cell *cells, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (cells[i].len != cells[0].len || memcmp(cells[i].ptr, cells[0].ptr, cells[0].len) != 0)
+            return false;
+    return true;
+}
+
+/* Different values into scratch->uniques, places of all in scratch->places. 0: hardly any value
+ * comes twice. */
+static size_t find_uniques(const struct cell *cells, size_t n, struct column_scratch *scratch)
+{
+    size_t size = 64, count = 0;
+    while (size < 2 * n)
+        size *= 2;
+    memset(scratch->hashed, 0, size * sizeof *scratch->hashed);
+    for (size_t i = 0; i < n; i++) {
+        struct slice text = cell_slice(&cells[i]);
+        if (i > 0 && slice_eq(text, cell_slice(&cells[i - 1]))) {
+            scratch->places[i] = scratch->places[i - 1];
+            continue;
+        }
+        size_t at = XXH3_64bits(text.ptr, text.len) & (size - 1);
+        for (; scratch->hashed[at] != 0; at = (at + 1) & (size - 1))
+            if (slice_eq(text, cell_slice(&scratch->uniques[scratch->hashed[at] - 1])))
+                break;
+        if (scratch->hashed[at] == 0) {
+            scratch->uniques[count++] = cells[i];
+            scratch->hashed[at] = (uint32_t)count;
+        }
+        scratch->places[i] = scratch->hashed[at] - 1;
+        if (i == NOVEL_LOOK - 1 && count == NOVEL_LOOK)
+            return 0;
+    }
+    return count * 3 <= n * 2 ? count : 0;
+}
+
+static uint64_t dictionary_cost(const struct cell *uniques, size_t count, size_t n)
+{
+    unsigned bits = count <= 2 ? 1 : bits_of(count - 1);
+    return n * bits * 6 + texts_length(uniques, count) * 20;
+}
+
+static void put_dictionary(struct streams *out, size_t n, size_t uniques, unsigned flags,
+                           struct column_scratch *scratch)
+{
+    buf_put_byte(&out->directory, COLUMN_DICTIONARY);
+    buf_put_varint(&out->directory, uniques);
+    planes_put_u32(&out->planes, scratch->places, n, bytes_for(uniques - 1));
+    put_sequence(out, scratch->uniques, uniques, flags, scratch);
+}
+
+static bool any_zero_byte(const struct cell *cells, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (cells[i].len != 0 && memchr(cells[i].ptr, 0, cells[i].len) != NULL)
+            return true;
+    return false;
+}
+
+void column_put(struct streams *out, const struct cell *cells, size_t n, unsigned flags,
+                struct column_scratch *scratch)
+{
+    struct typed typed;
+    assert(n >= 1 && n <= scratch->most);
+    if (all_equal(cells, n)) {
+        buf_put_byte(&out->directory, COLUMN_CONSTANT);
+        buf_put_varint(&out->directory, cells[0].len);
+        buf_put(&out->text, cells[0].ptr, cells[0].len);
+        return;
+    }
+    if ((flags & COLUMN_ANY_BYTES) && !any_zero_byte(cells, n))
+        flags &= ~(unsigned)COLUMN_ANY_BYTES;
+    size_t uniques = find_uniques(cells, n, scratch);
+    if (uniques == 0) {
+        buf_put_byte(&out->directory, COLUMN_SEQUENCE);
+        put_sequence(out, cells, n, flags, scratch);
+        return;
+    }
+    if (uniques > 16 && !(flags & COLUMN_ANY_BYTES) &&
+        find_type(cells, n, flags, scratch, &typed) &&
+        typed.cost < dictionary_cost(scratch->uniques, uniques, n)) {
+        buf_put_byte(&out->directory, COLUMN_SEQUENCE);
+        put_typed(out, cells, n, &typed, scratch);
+        return;
+    }
+    put_dictionary(out, n, uniques, flags, scratch);
+}
+
+/* ---- opening */
+
+uint8_t *take_planes(struct stream_readers *in, uint64_t len)
+{
+    if (len > (uint64_t)(in->planes_end - in->planes))
+        return NULL;
+    uint8_t *p = in->planes;
+    in->planes += len;
+    return p;
+}
+
+static unsigned take_byte(struct reader *r)
+{
+    struct slice s = take_bytes(r, 1);
+    return s.len == 1 ? *s.ptr : 0;
+}
+
+static bool open_exceptions(struct sequence *s, struct stream_readers *in)
+{
+    uint64_t count = take_varint(&in->directory);
+    if (count > s->n)
+        return false;
+    s->exceptions = (uint32_t)count;
+    if (count == 0)
+        return true;
+    s->text = take_bytes(&in->text, take_varint(&in->directory));
+    s->exception_width = (uint8_t)bytes_for(s->n - 1);
+    s->exception_at = take_planes(in, count * s->exception_width);
+    return s->exception_at != NULL;
+}
+
+static uint64_t step_at(const struct sequence *s, uint32_t typed, uint32_t i)
+{
+    return (uint64_t)unzigzag(plane_get(s->planes, s->width, typed, i));
+}
+
+static enum rc open_numbers(struct sequence *s, struct stream_readers *in, struct arena *arena)
+{
+    uint32_t typed = s->n - s->exceptions;
+    unsigned shape = take_byte(&in->directory);
+    s->width = shape & 0x7f;
+    s->delta = (shape & 0x80) != 0;
+    s->base = unzigzag(take_varint(&in->directory));
+    if (s->width > 8 || (s->delta && s->width == 0) ||
+        (s->planes = take_planes(in, (uint64_t)s->width * typed)) == NULL)
+        return RC_CORRUPT;
+    if (!s->delta)
+        return RC_OK;
+    int64_t *restart = arena_get(arena, typed / RESTART_EVERY + 1, sizeof *restart);
+    if (restart == NULL)
+        return RC_NOMEM;
+    uint64_t v = (uint64_t)s->base;
+    for (uint32_t i = 0; i < typed; i++) {
+        v += step_at(s, typed, i);
+        if (i % RESTART_EVERY == 0)
+            restart[i / RESTART_EVERY] = (int64_t)v;
+    }
+    s->restart = restart;
+    return RC_OK;
+}
+
+static enum rc open_fixed(struct sequence *s, struct stream_readers *in)
+{
+    uint32_t typed = s->n - s->exceptions;
+    size_t size = value_bytes(&s->form);
+    uint64_t steps = take_varint(&in->directory);
+    uint8_t *planes = take_planes(in, (uint64_t)size * typed);
+    if (planes == NULL || (size < 64 && steps >> size != 0))
+        return RC_CORRUPT;
+    s->planes = planes;
+    for (; steps != 0; steps >>= 1, planes += typed)
+        if (steps & 1)
+            for (uint32_t i = 1; i < typed; i++)
+                planes[i] = (uint8_t)(planes[i] + planes[i - 1]);
+    return RC_OK;
+}
+
+static enum rc open_typed(struct sequence *s, struct stream_readers *in, struct arena *arena)
+{
+    uint64_t a = take_varint(&in->directory), b = take_varint(&in->directory);
+    s->form = (struct value_form){.type = s->coder, .a = (uint32_t)a, .b = (uint32_t)b};
+    if (s->coder == VALUE_NUMBERED)
+        s->form.prefix = take_bytes(&in->directory, take_varint(&in->directory));
+    if (in->directory.bad || a > UINT32_MAX || b > UINT32_MAX || !value_form_sound(&s->form) ||
+        !open_exceptions(s, in))
+        return RC_CORRUPT;
+    return value_is_number(s->form.type) ? open_numbers(s, in, arena) : open_fixed(s, in);
+}
+
+enum rc sequence_open(struct sequence *out, uint64_t n, struct stream_readers *in,
+                      struct arena *arena, const char **what_out)
+{
+    enum rc rc = RC_OK;
+    if (n == 0 || n > UINT32_MAX)
+        return RC_CORRUPT;
+    *out = (struct sequence){.n = (uint32_t)n, .coder = (uint8_t)take_byte(&in->directory)};
+    if (out->coder == SEQUENCE_TEXT || out->coder == SEQUENCE_COUNTED) {
+        out->text = take_bytes(&in->text, take_varint(&in->directory));
+        if (out->coder == SEQUENCE_COUNTED) {
+            out->width = (uint8_t)take_byte(&in->directory);
+            out->planes = out->width > 4 ? NULL : take_planes(in, n * out->width);
+            rc = out->planes == NULL ? RC_CORRUPT : RC_OK;
+        }
+    } else if (out->coder < VALUE_TYPE_END) {
+        rc = open_typed(out, in, arena);
+    } else {
+        *what_out = "coder of values";
+        return RC_UNSUPPORTED;
+    }
+    return rc == RC_OK && (in->directory.bad || in->text.bad) ? RC_CORRUPT : rc;
+}
+
+enum rc column_open(struct column *out, uint64_t n, enum column_form form,
+                    struct stream_readers *in, struct arena *arena, const char **what_out)
+{
+    if (n == 0 || n > UINT32_MAX)
+        return RC_CORRUPT;
+    *out = (struct column){.form = form, .n = (uint32_t)n};
+    switch (form) {
+    case COLUMN_CONSTANT:
+        out->constant = take_bytes(&in->text, take_varint(&in->directory));
+        return in->directory.bad || in->text.bad ? RC_CORRUPT : RC_OK;
+    case COLUMN_SEQUENCE:
+        return sequence_open(&out->values, n, in, arena, what_out);
+    case COLUMN_DICTIONARY: {
+        uint64_t uniques = take_varint(&in->directory);
+        if (uniques == 0 || uniques > n)
+            return RC_CORRUPT;
+        out->place_width = (uint8_t)bytes_for(uniques - 1);
+        out->places = take_planes(in, n * out->place_width);
+        return out->places == NULL ? RC_CORRUPT
+                                   : sequence_open(&out->values, uniques, in, arena, what_out);
+    }
+    default:
+        *what_out = "form of a column";
+        return RC_UNSUPPORTED;
+    }
+}
+
+/* ---- reading a value */
+
+/* Sixteen bytes as lanes, whatever the machine calls them. */
+typedef uint8_t lanes __attribute__((vector_size(16)));
+#define LANES_RUN 8u
+
+/* Zeros in LANES_RUN * 16 bytes. */
+static size_t count_zeros(const uint8_t *p)
+{
+    lanes sum = {0}, x;
+    uint64_t half[2];
+    for (unsigned i = 0; i < LANES_RUN; i++, p += sizeof x) {
+        memcpy(&x, p, sizeof x);
+        sum -= (lanes)(x == 0);
+    }
+    memcpy(half, &sum, sizeof half);
+    /* Each byte is at most LANES_RUN; their sum comes out in the top byte. */
+    return (half[0] + half[1]) * UINT64_C(0x0101010101010101) >> 56;
+}
+
+/* The k-th of the texts that end in zeros. */
+static bool find_text(struct slice texts, uint32_t k, struct slice *out)
+{
+    const uint8_t *p = texts.ptr, *end = texts.ptr + texts.len;
+    while ((size_t)(end - p) >= LANES_RUN * sizeof(lanes)) {
+        size_t zeros = count_zeros(p);
+        if (zeros > k || k == 0)
+            break;
+        k -= (uint32_t)zeros;
+        p += LANES_RUN * sizeof(lanes);
+        if (k == 0 && zeros != 0) {
+            /* The last zero of this run ends the text before. */
+            while (p[-1] != 0)
+                p--;
+            break;
+        }
+    }
+    for (; k > 0; k--) {
+        p = p == end ? NULL : memchr(p, 0, (size_t)(end - p));
+        if (p == NULL)
+            return false;
+        p++;
+    }
+    const uint8_t *zero = p == end ? NULL : memchr(p, 0, (size_t)(end - p));
+    if (zero == NULL)
+        return false;
+    *out = slice_of(p, (size_t)(zero - p));
+    return true;
+}
+
+static bool find_counted(const struct sequence *s, uint32_t k, struct slice *out)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < k; i++)
+        at += plane_get(s->planes, s->width, s->n, i);
+    uint64_t len = plane_get(s->planes, s->width, s->n, k);
+    if (at > s->text.len || len > s->text.len - at)
+        return false;
+    *out = slice_of(s->text.ptr + at, (size_t)len);
+    return true;
+}
+
+/* Exceptions before value k; *is_out: is k one itself? */
+static uint32_t exceptions_before(const struct sequence *s, uint32_t k, bool *is_out)
+{
+    uint32_t low = 0, high = s->exceptions;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (plane_get(s->exception_at, s->exception_width, s->exceptions, mid) < k)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    *is_out = low < s->exceptions &&
+              plane_get(s->exception_at, s->exception_width, s->exceptions, low) == k;
+    return low;
+}
+
+static int64_t number_at(const struct sequence *s, uint32_t typed, uint32_t i)
+{
+    if (!s->delta)
+        return (int64_t)((uint64_t)s->base + plane_get(s->planes, s->width, typed, i));
+    uint64_t v = (uint64_t)s->restart[i / RESTART_EVERY];
+    for (uint32_t j = i / RESTART_EVERY * RESTART_EVERY + 1; j <= i; j++)
+        v += step_at(s, typed, j);
+    return (int64_t)v;
+}
+
+static bool put_value(const struct sequence *s, uint32_t typed, uint32_t i, struct buf *out)
+{
+    uint8_t bytes[VALUE_BYTES_MAX];
+    size_t size, len;
+    if (!buf_reserve(out, VALUE_TEXT_MAX))
+        return true;
+    uint8_t *dst = out->ptr + out->len;
+    if (value_is_number(s->form.type)) {
+        len = value_format(&s->form, number_at(s, typed, i), dst);
+    } else {
+        size = value_bytes(&s->form);
+        for (size_t b = 0; b < size; b++)
+            bytes[b] = s->planes[b * typed + i];
+        len = value_unpack(&s->form, bytes, dst);
+    }
+    out->len += len;
+    return len != 0;
+}
+
+bool sequence_get(const struct sequence *sequence, uint32_t k, struct buf *out)
+{
+    const struct sequence *s = sequence;
+    struct slice text;
+    bool found, exception = false;
+    if (k >= s->n)
+        return false;
+    if (s->coder == SEQUENCE_TEXT) {
+        found = find_text(s->text, k, &text);
+    } else if (s->coder == SEQUENCE_COUNTED) {
+        found = find_counted(s, k, &text);
+    } else {
+        uint32_t before = s->exceptions == 0 ? 0 : exceptions_before(s, k, &exception);
+        uint32_t typed = s->n - s->exceptions;
+        if (!exception)
+            return before <= k && k - before < typed && put_value(s, typed, k - before, out);
+        found = find_text(s->text, before, &text);
+    }
+    if (found)
+        buf_put_slice(out, text);
+    return found;
+}
+
+bool column_get(const struct column *column, uint32_t k, struct buf *out)
+{
+    if (k >= column->n)
+        return false;
+    switch (column->form) {
+    case COLUMN_CONSTANT:
+        buf_put_slice(out, column->constant);
+        return true;
+    case COLUMN_SEQUENCE:
+        return sequence_get(&column->values, k, out);
+    case COLUMN_DICTIONARY: {
+        uint64_t place = plane_get(column->places, column->place_width, column->n, k);
+        return place < column->values.n && sequence_get(&column->values, (uint32_t)place, out);
+    }
+    default:
+        return false;
+    }
+}

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The id index of an index: memory tables (idmap.h) over sorted runs in the catalog (idrun.h).
+ * A look-up gathers candidates from all levels; the highest seq whose row has the id is the newest.
+ *
+ * Runs of one size class (a factor of FAN_OUT) are merged when there are FAN_OUT of them, range of
+ * hashes by range: the new run is in the list from the start and takes over piece by piece, so
+ * merging needs little more than one transaction's space. An entry may be in both for a while,
+ * never in neither.
+ *
+ *   L1  ids_epoch rises whenever an entry leaves a level. A look-up that found nothing and sees
+ *       another epoch than at its beginning is repeated.
+ *   L2  merging leaves out entries of dead rows that are no tombstones: a newer entry of that id
+ *       exists. */
+#include "config/limits.h"
+#include "storage/engine.h"
+
+#include <stdlib.h>
+
+#define FAN_OUT 8
+/* Catalog keys that a piece counts for, by its size, in a transaction. */
+#define PIECE_KEYS 64
+
+/* ---- lists of runs */
+
+void idrun_list_release(struct idrun_list *list)
+{
+    if (list != NULL && atomic_fetch_sub_explicit(&list->refs, 1, memory_order_acq_rel) == 1)
+        free(list);
+}
+
+struct idrun_list *idrun_list_make(const struct idrun_list *from, const uint32_t *without,
+                                   size_t without_count, const struct idrun *add)
+{
+    size_t old = from == NULL ? 0 : from->count;
+    struct idrun_list *list = malloc(sizeof *list + (old + 1) * sizeof(struct idrun));
+    if (list == NULL)
+        return NULL;
+    atomic_init(&list->refs, 1);
+    list->count = 0;
+    for (size_t i = 0; i < old; i++) {
+        bool gone = false;
+        for (size_t k = 0; k < without_count; k++)
+            gone = gone || without[k] == from->run[i].number;
+        if (!gone)
+            list->run[list->count++] = from->run[i];
+    }
+    if (add != NULL)
+        list->run[list->count++] = *add;
+    return list;
+}
+
+/* Caller holds table. */
+static struct idrun_list *retain_locked(struct index *index)
+{
+    if (index->idruns != NULL)
+        atomic_fetch_add_explicit(&index->idruns->refs, 1, memory_order_relaxed);
+    return index->idruns;
+}
+
+/* ---- look-ups */
+
+static int seq_desc(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return *x > *y ? -1 : *x < *y;
+}
+
+static enum rc too_many(const struct index *index, struct err *err)
+{
+    return err_set(err, RC_TOO_LARGE, 0, "index %s: more than %d ids share one hash", index->name,
+                   CANDIDATES_MAX);
+}
+
+static enum rc find_in_run(struct catalog_view *view, const struct index *index,
+                           const struct idrun *run, uint64_t hash, uint64_t *seqs, size_t *count_io,
+                           struct err *err)
+{
+    struct slice piece;
+    enum rc rc = catalog_view_piece(view, index->number, run->number,
+                                    idrun_piece_of(hash, run->bits), &piece, err);
+    if (rc == RC_OK)
+        rc = idrun_find(piece, run->bits, hash, seqs, count_io, CANDIDATES_MAX);
+    if (rc == RC_TOO_LARGE)
+        return too_many(index, err);
+    if (rc == RC_CORRUPT)
+        return err_set(err, rc, 0, "catalog: id run %u of index %s is damaged; run stowctl rebuild",
+                       run->number, index->name);
+    return rc == RC_NOT_FOUND ? RC_OK : rc;
+}
+
+enum rc index_candidates(struct index *index, uint64_t hash, uint64_t *seqs, size_t *count_out,
+                         uint64_t *epoch_out, struct err *err)
+{
+    struct catalog_view *view = NULL;
+    size_t n = 0, kept = 0;
+    enum rc rc = RC_OK;
+    pthread_mutex_lock(&index->table);
+    bool fits = idmap_find(&index->ids, hash, seqs, &n, CANDIDATES_MAX);
+    *epoch_out = index->ids_epoch;
+    struct idrun_list *runs = retain_locked(index);
+    pthread_mutex_unlock(&index->table);
+    if (!fits)
+        rc = too_many(index, err);
+    else if (runs != NULL && runs->count != 0)
+        rc = catalog_view_begin(index->store->catalog, &view, err);
+    for (size_t i = 0; rc == RC_OK && view != NULL && i < runs->count; i++)
+        rc = find_in_run(view, index, &runs->run[i], hash, seqs, &n, err);
+    if (view != NULL)
+        catalog_view_end(view);
+    idrun_list_release(runs);
+    TRY(rc);
+    qsort(seqs, n, sizeof *seqs, seq_desc);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || seqs[i] != seqs[i - 1])
+            seqs[kept++] = seqs[i];
+    *count_out = kept;
+    return RC_OK;
+}
+
+enum rc index_candidates_deep(struct index *index, const uint64_t *hashes, size_t count,
+                              uint64_t *seqs_out, uint64_t *epoch_out, struct err *err)
+{
+    struct catalog_view *view = NULL;
+    enum rc rc = RC_OK;
+    pthread_mutex_lock(&index->table);
+    *epoch_out = index->ids_epoch;
+    struct idrun_list *runs = retain_locked(index);
+    pthread_mutex_unlock(&index->table);
+    for (size_t i = 0; i < count; i++)
+        seqs_out[i] = SEQ_NONE;
+    if (runs != NULL && runs->count != 0)
+        rc = catalog_view_begin(index->store->catalog, &view, err);
+    /* Run by run in order of the hashes: each piece is looked up once. */
+    for (size_t r = 0; rc == RC_OK && view != NULL && r < runs->count; r++) {
+        const struct idrun *run = &runs->run[r];
+        uint32_t at = UINT32_MAX;
+        struct slice piece = SLICE_NONE;
+        for (size_t i = 0; i < count && rc == RC_OK; i++) {
+            uint64_t seqs[CANDIDATES_MAX];
+            size_t n = 0;
+            if (idrun_piece_of(hashes[i], run->bits) != at) {
+                at = idrun_piece_of(hashes[i], run->bits);
+                rc = catalog_view_piece(view, index->number, run->number, at, &piece, err);
+                if (rc == RC_NOT_FOUND) {
+                    piece = SLICE_NONE;
+                    rc = RC_OK;
+                }
+            }
+            if (rc != RC_OK || piece.len == 0)
+                continue;
+            rc = idrun_find(piece, run->bits, hashes[i], seqs, &n, CANDIDATES_MAX);
+            for (size_t k = 0; k < n; k++)
+                if (seqs_out[i] == SEQ_NONE || seqs[k] > seqs_out[i])
+                    seqs_out[i] = seqs[k];
+            if (rc != RC_OK)
+                err_set(err, rc, 0, "catalog: id run %u of index %s is damaged; run stowctl rebuild",
+                        run->number, index->name);
+        }
+    }
+    if (view != NULL)
+        catalog_view_end(view);
+    idrun_list_release(runs);
+    return rc;
+}
+
+/* ---- writing runs */
+
+enum rc idrun_write(const struct idrun_entry *entries, size_t count, uint8_t bits,
+                    enum rc (*put)(void *arg, uint32_t piece, struct slice value, struct err *err),
+                    void *arg, struct err *err)
+{
+    struct buf b = {0};
+    enum rc rc = RC_OK;
+    for (size_t i = 0; i < count && rc == RC_OK;) {
+        uint32_t piece = idrun_piece_of(entries[i].hash, bits);
+        size_t to = i;
+        while (to < count && idrun_piece_of(entries[to].hash, bits) == piece)
+            to++;
+        b.len = 0;
+        if (!idrun_encode(entries + i, to - i, bits, &b))
+            rc = err_set(err, RC_NOMEM, 0, "no memory for a piece of an id run");
+        else
+            rc = put(arg, piece, buf_slice(&b), err);
+        i = to;
+    }
+    buf_done(&b);
+    return rc;
+}
+
+/* ---- merging */
+
+struct merge {
+    struct index *index;
+    struct catalog_txn *txn;
+    size_t keys;
+    struct idrun in[64];
+    size_t in_count;
+    struct idrun out;
+    uint8_t bits_min; /* of the inputs: a step takes one piece of the coarsest */
+    struct idrun_entry *entry;
+    size_t count, cap;
+    uint64_t written;
+    bool any_dead;
+};
+
+static unsigned size_class(uint64_t count)
+{
+    unsigned c = 0;
+    while (count >= FAN_OUT) {
+        count /= FAN_OUT;
+        c++;
+    }
+    return c;
+}
+
+/* The smallest class that is full, or everything small when there are too many runs. */
+static bool choose(struct merge *m, const struct idrun_list *list)
+{
+    unsigned in_class[32] = {0}, full = 32;
+    for (size_t i = 0; i < list->count; i++)
+        in_class[size_class(list->run[i].count)]++;
+    for (unsigned c = 0; c < 32 && full == 32; c++)
+        if (in_class[c] >= FAN_OUT)
+            full = c;
+    if (full == 32)
+        return false;
+    m->bits_min = 32;
+    for (size_t i = 0; i < list->count && m->in_count < ARRAY_LEN(m->in); i++)
+        if (size_class(list->run[i].count) <= full) {
+            m->in[m->in_count++] = list->run[i];
+            m->out.count += list->run[i].count;
+            if (list->run[i].bits < m->bits_min)
+                m->bits_min = list->run[i].bits;
+        }
+    m->out.bits = idrun_bits(m->out.count);
+    if (m->out.bits < m->bits_min)
+        m->out.bits = m->bits_min;
+    return true;
+}
+
+static enum rc load_piece(struct merge *m, struct catalog_view *view, const struct idrun *run,
+                          uint32_t piece, struct err *err)
+{
+    struct slice value;
+    enum rc rc = catalog_view_piece(view, m->index->number, run->number, piece, &value, err);
+    if (rc == RC_NOT_FOUND)
+        return RC_OK;
+    TRY(rc);
+    size_t n = idrun_piece_count(value);
+    if (m->count + n > m->cap) {
+        size_t cap = (m->count + n) * 2;
+        struct idrun_entry *list = realloc(m->entry, cap * sizeof *list);
+        if (list == NULL)
+            return err_set(err, RC_NOMEM, 0, "no memory to merge id runs");
+        m->entry = list;
+        m->cap = cap;
+    }
+    rc = idrun_decode(value, run->bits, piece, m->entry + m->count);
+    if (rc != RC_OK)
+        return err_set(err, rc, 0, "catalog: id run %u of index %s is damaged; run stowctl rebuild",
+                       run->number, m->index->name);
+    m->count += n;
+    return RC_OK;
+}
+
+/* The entries of all inputs in one piece of the coarsest. */
+static enum rc load_range(struct merge *m, uint32_t range, struct err *err)
+{
+    struct catalog_view *view = NULL;
+    m->count = 0;
+    TRY(catalog_view_begin(m->index->store->catalog, &view, err));
+    enum rc rc = RC_OK;
+    for (size_t i = 0; i < m->in_count && rc == RC_OK; i++) {
+        uint32_t wide = 1u << (m->in[i].bits - m->bits_min);
+        for (uint32_t k = 0; k < wide && rc == RC_OK; k++)
+            rc = load_piece(m, view, &m->in[i], range * wide + k, err);
+    }
+    catalog_view_end(view);
+    return rc;
+}
+
+static enum rc drop_dead(struct merge *m, struct err *err)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < m->count; i++) {
+        const struct idrun_entry *e = &m->entry[i];
+        uint8_t bits[CATALOG_DEAD_BYTES];
+        bool dead = false;
+        if (i != 0 && kept != 0 && e->seq == m->entry[kept - 1].seq &&
+            e->hash == m->entry[kept - 1].hash)
+            continue;
+        /* What only memory calls dead may come back to life by a crash. */
+        if (m->any_dead && !e->tombstone) {
+            uint64_t bit = e->seq % CATALOG_DEAD_SEQS;
+            TRY(catalog_get_dead(m->index->store->catalog, m->index->number,
+                                 e->seq / CATALOG_DEAD_SEQS, bits, err));
+            dead = (bits[bit / 8] >> (bit % 8) & 1) != 0;
+        }
+        if (!dead)
+            m->entry[kept++] = *e;
+    }
+    m->count = kept;
+    return RC_OK;
+}
+
+static enum rc merge_put(void *arg, uint32_t piece, struct slice value, struct err *err)
+{
+    struct merge *m = arg;
+    m->keys += PIECE_KEYS;
+    return catalog_put_piece(m->txn, m->index->number, m->out.number, piece, value, err);
+}
+
+static enum rc move_range(struct merge *m, uint32_t range, struct err *err)
+{
+    TRY(load_range(m, range, err));
+    idrun_sort(m->entry, m->count);
+    TRY(drop_dead(m, err));
+    m->written += m->count;
+    TRY(idrun_write(m->entry, m->count, m->out.bits, merge_put, m, err));
+    for (size_t i = 0; i < m->in_count; i++) {
+        uint32_t wide = 1u << (m->in[i].bits - m->bits_min);
+        for (uint32_t k = 0; k < wide; k++, m->keys++)
+            TRY(catalog_delete_piece(m->txn, m->index->number, m->in[i].number, range * wide + k,
+                                     err));
+    }
+    return RC_OK;
+}
+
+/* Put a list in place of the current one. Caller holds store.layout. */
+static void publish(struct index *index, struct idrun_list *list)
+{
+    pthread_mutex_lock(&index->table);
+    struct idrun_list *old = index->idruns;
+    index->idruns = list;
+    index->ids_epoch++;
+    pthread_mutex_unlock(&index->table);
+    idrun_list_release(old);
+}
+
+/* The new run joins the list (before anything is moved to it), or takes the place of the inputs. */
+static enum rc change_list(struct merge *m, bool finished, struct err *err)
+{
+    struct index *ix = m->index;
+    struct catalog_txn *txn = NULL;
+    uint32_t gone[ARRAY_LEN(m->in) + 1];
+    size_t n = 0;
+    if (finished) {
+        for (; n < m->in_count; n++)
+            gone[n] = m->in[n].number;
+        gone[n++] = m->out.number; /* comes back with its true count */
+        m->out.count = m->written;
+    }
+    bool keep = !finished || m->written != 0;
+    struct idrun_list *list = idrun_list_make(ix->idruns, gone, n, keep ? &m->out : NULL);
+    if (list == NULL)
+        return err_set(err, RC_NOMEM, 0, "no memory to merge id runs");
+    enum rc rc = catalog_begin_removal(ix->store->catalog, &txn, err);
+    if (rc == RC_OK) {
+        rc = index_save_state(txn, ix, ix->packed_seq, list, err);
+        if (rc == RC_OK)
+            rc = catalog_commit(txn, err);
+        else
+            catalog_abort(txn);
+    }
+    if (rc == RC_OK)
+        publish(ix, list);
+    else
+        idrun_list_release(list);
+    return rc;
+}
+
+/* Move ranges until the transaction is full. */
+static enum rc merge_step(struct merge *m, uint32_t *range, struct err *err)
+{
+    enum rc rc = catalog_begin(m->index->store->catalog, &m->txn, err);
+    TRY_OUT(rc);
+    m->keys = 0;
+    while (*range < 1u << m->bits_min && m->keys < LIMIT_CATALOG_TXN_KEYS) {
+        TRY_OUT(move_range(m, *range, err));
+        ++*range;
+    }
+    struct catalog_txn *txn = m->txn;
+    m->txn = NULL;
+    TRY_OUT(catalog_commit(txn, err));
+    pthread_mutex_lock(&m->index->table);
+    m->index->ids_epoch++;
+    pthread_mutex_unlock(&m->index->table);
+out:
+    catalog_abort(m->txn);
+    m->txn = NULL;
+    return rc;
+}
+
+enum rc index_merge_ids(struct index *index, struct err *err)
+{
+    struct merge *m = calloc(1, sizeof *m);
+    uint32_t range = 0;
+    bool begun = false;
+    enum rc rc = RC_OK;
+    if (m == NULL)
+        return RC_NOMEM;
+    m->index = index;
+    pthread_mutex_lock(&index->table);
+    m->any_dead = index->rows_total != index->docs;
+    pthread_mutex_unlock(&index->table);
+    pthread_mutex_lock(&index->store->layout);
+    if (index->idruns != NULL && !atomic_load(&index->deleted) && choose(m, index->idruns)) {
+        m->out.number = index->next_idrun++;
+        rc = change_list(m, false, err);
+        begun = rc == RC_OK;
+    }
+    pthread_mutex_unlock(&index->store->layout);
+    while (begun && rc == RC_OK && range < 1u << m->bits_min) {
+        pthread_mutex_lock(&index->store->layout);
+        rc = atomic_load(&index->deleted) ? RC_NOT_FOUND : merge_step(m, &range, err);
+        pthread_mutex_unlock(&index->store->layout);
+    }
+    if (begun && rc == RC_OK) {
+        pthread_mutex_lock(&index->store->layout);
+        rc = atomic_load(&index->deleted) ? RC_NOT_FOUND : change_list(m, true, err);
+        pthread_mutex_unlock(&index->store->layout);
+    }
+    free(m->entry);
+    free(m);
+    return rc == RC_NOT_FOUND ? RC_OK : rc;
+}
+
+/* Pieces of runs that no list names: a crash came between them and the list. */
+enum rc index_sweep_ids(struct index *index, struct err *err)
+{
+    uint32_t run = 0;
+    for (uint32_t from = 0;; from = run + 1) {
+        bool named = false;
+        enum rc rc = catalog_next_run(index->store->catalog, index->number, from, &run, err);
+        if (rc != RC_OK)
+            return rc == RC_NOT_FOUND ? RC_OK : rc;
+        for (size_t i = 0; index->idruns != NULL && i < index->idruns->count; i++)
+            named = named || index->idruns->run[i].number == run;
+        if (named)
+            continue;
+        struct catalog_txn *txn = NULL;
+        TRY(catalog_begin_removal(index->store->catalog, &txn, err));
+        rc = catalog_drop_run(txn, index->number, run, err);
+        if (rc != RC_OK) {
+            catalog_abort(txn);
+            return rc;
+        }
+        TRY(catalog_commit(txn, err));
+    }
+}

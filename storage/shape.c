@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Learning shapes and matching documents with them; H1 and H2 in shape.h.
+ *
+ * A document is first compared with the shapes met last: pieces by memcmp, values by looking for
+ * their end. That reads each byte once. Only when none fits, it is taken apart key by key, and the
+ * skeleton that comes of it looked up or learned. */
+#include "storage/shape.h"
+
+#include "config/buf.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* Shapes a document is compared with before it is taken apart. */
+#define RECENT_MAX 8
+/* Numbers of an array that get slots of their own. */
+#define EXPANDED_MAX 4
+/* Whole documents that are one value share a path. */
+#define PATH_RAW 0
+
+struct shape_table {
+    struct arena arena;
+    struct shape **list; /* by number */
+    size_t count, cap;
+    uint32_t *hashed; /* numbers + 1 by hash of the skeleton; 0 free; size a power of two */
+    size_t hashed_size;
+    size_t slots; /* of all shapes */
+    const struct shape *recent[RECENT_MAX];
+    size_t recent_count;
+};
+
+struct shape_table *shape_table_create(void)
+{
+    return calloc(1, sizeof(struct shape_table));
+}
+
+void shape_table_free(struct shape_table *table)
+{
+    if (table == NULL)
+        return;
+    arena_done(&table->arena);
+    free(table->list);
+    free(table->hashed);
+    free(table);
+}
+
+size_t shape_count(const struct shape_table *table)
+{
+    return table->count;
+}
+
+const struct shape *shape_at(const struct shape_table *table, size_t number)
+{
+    assert(number < table->count);
+    return table->list[number];
+}
+
+/* ---- finding the end of a value; NULL when it is none */
+
+/* From behind the opening quote to the closing one. */
+static const uint8_t *string_end(const uint8_t *p, const uint8_t *end)
+{
+#ifdef __SSE2__
+    const __m128i quote = _mm_set1_epi8('"'), escape = _mm_set1_epi8('\\');
+    const __m128i last_control = _mm_set1_epi8(0x1f);
+    while (end - p >= 16) {
+        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+        __m128i control = _mm_cmpeq_epi8(_mm_max_epu8(x, last_control), last_control);
+        __m128i hit = _mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, escape));
+        unsigned mask = (unsigned)_mm_movemask_epi8(_mm_or_si128(hit, control));
+        if (mask == 0) {
+            p += 16;
+            continue;
+        }
+        p += __builtin_ctz(mask);
+        if (*p == '"')
+            return p;
+        if (*p != '\\' || end - p < 2 || p[1] < 0x20)
+            return NULL;
+        p += 2;
+    }
+#endif
+    for (; p < end; p++) {
+        if (*p == '"')
+            return p;
+        if (*p < 0x20 || (*p == '\\' && (++p == end || *p < 0x20)))
+            return NULL;
+    }
+    return NULL;
+}
+
+static const uint8_t *atom_end(const uint8_t *p, const uint8_t *end)
+{
+    const uint8_t *from = p;
+    if (p == end || *p == '"' || *p == '{' || *p == '[')
+        return NULL;
+    while (p < end && *p > ' ' && *p != ',' && *p != '}' && *p != ']')
+        p++;
+    return p == from ? NULL : p;
+}
+
+static const uint8_t *array_end(const uint8_t *p, const uint8_t *end)
+{
+    size_t depth = 0;
+    if (p == end || *p != '[')
+        return NULL;
+    while (p < end) {
+        uint8_t c = *p++;
+        if (c == '"') {
+            p = string_end(p, end);
+            if (p == NULL)
+                return NULL;
+            p++;
+        } else if (c == '[' || c == '{') {
+            depth++;
+        } else if ((c == ']' || c == '}') && --depth == 0) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+/* ---- matching */
+
+/* Short runs, mostly: eight bytes at a time without a call. */
+static inline bool same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
+{
+    uint64_t x, y;
+    if (n < 8) {
+        for (size_t i = 0; i < n; i++)
+            if (a[i] != b[i])
+                return false;
+        return true;
+    }
+    for (size_t i = 0; i + 8 < n; i += 8) {
+        memcpy(&x, a + i, 8);
+        memcpy(&y, b + i, 8);
+        if (x != y)
+            return false;
+    }
+    memcpy(&x, a + n - 8, 8);
+    memcpy(&y, b + n - 8, 8);
+    return x == y;
+}
+
+static bool match(const struct shape *shape, struct slice doc, struct slice *values)
+{
+    const uint8_t *p = doc.ptr, *end = doc.ptr + doc.len, *to;
+    for (uint32_t i = 0; i < shape->slots; i++) {
+        const struct shape_slot *slot = &shape->slot[i];
+        if ((size_t)(end - p) < slot->piece_len ||
+            !same_bytes(p, shape->skeleton.ptr + slot->piece_at, slot->piece_len))
+            return false;
+        p += slot->piece_len;
+        to = slot->kind == SLOT_STRING ? string_end(p, end)
+             : slot->kind == SLOT_ATOM ? atom_end(p, end)
+                                       : array_end(p, end);
+        if (to == NULL)
+            return false;
+        values[i] = slice_of(p, (size_t)(to - p));
+        p = to;
+    }
+    return (size_t)(end - p) == shape->tail_len &&
+           same_bytes(p, shape->skeleton.ptr + shape->tail_at, shape->tail_len);
+}
+
+/* ---- taking a document apart */
+
+struct apart {
+    const uint8_t *p, *end;
+    struct slice *values;
+    uint32_t slots;
+    size_t len; /* of the skeleton */
+    uint8_t skeleton[SHAPE_BYTES_MAX];
+    struct shape_slot slot[SHAPE_SLOTS_MAX];
+};
+
+static uint64_t mix(uint64_t path, uint64_t with)
+{
+    path = (path ^ with) * UINT64_C(0x9e3779b97f4a7c15);
+    return path ^ path >> 29;
+}
+
+/* Bytes of the document up to `to` become part of the skeleton. */
+static bool keep(struct apart *a, const uint8_t *to)
+{
+    size_t n = (size_t)(to - a->p);
+    if (n > sizeof a->skeleton - a->len)
+        return false;
+    memcpy(a->skeleton + a->len, a->p, n);
+    a->len += n;
+    a->p = to;
+    return true;
+}
+
+static bool keep_space(struct apart *a)
+{
+    const uint8_t *p = a->p;
+    while (p < a->end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
+        p++;
+    return keep(a, p);
+}
+
+static bool keep_byte(struct apart *a, uint8_t c)
+{
+    return a->p < a->end && *a->p == c && keep(a, a->p + 1);
+}
+
+static bool cut_value(struct apart *a, const uint8_t *to, enum slot_kind kind, uint64_t path)
+{
+    if (to == NULL || a->slots == SHAPE_SLOTS_MAX || a->len == sizeof a->skeleton)
+        return false;
+    a->skeleton[a->len++] = (uint8_t)kind;
+    a->slot[a->slots] = (struct shape_slot){.path = path, .kind = kind};
+    a->values[a->slots++] = slice_of(a->p, (size_t)(to - a->p));
+    a->p = to;
+    return true;
+}
+
+/* How many elements, if the array is a few numbers without white space; else 0. */
+static unsigned few_numbers(const uint8_t *p, const uint8_t *to)
+{
+    unsigned n = 1;
+    for (p++; p < to - 1; p++) {
+        if (*p == ',')
+            n++;
+        else if (!((*p >= '0' && *p <= '9') || *p == '-' || *p == '+' || *p == '.' || *p == 'e' ||
+                   *p == 'E'))
+            return 0;
+    }
+    return n <= EXPANDED_MAX && to[-2] != '[' ? n : 0;
+}
+
+static bool take_array(struct apart *a, uint64_t path)
+{
+    const uint8_t *to = array_end(a->p, a->end);
+    unsigned n = to == NULL ? 0 : few_numbers(a->p, to);
+    if (n == 0)
+        return cut_value(a, to, SLOT_RAW, path);
+    for (unsigned i = 0; i < n; i++)
+        if (!keep(a, a->p + 1) ||
+            !cut_value(a, atom_end(a->p, to), SLOT_ATOM, mix(path, UINT64_MAX - i)))
+            return false;
+    return keep_byte(a, ']');
+}
+
+static bool take_value(struct apart *a, uint64_t path, unsigned depth);
+
+static bool take_object(struct apart *a, uint64_t path, unsigned depth)
+{
+    if (depth == SHAPE_DEPTH_MAX || !keep_byte(a, '{') || !keep_space(a))
+        return false;
+    if (keep_byte(a, '}'))
+        return true;
+    do {
+        if (!keep_space(a) || !keep_byte(a, '"'))
+            return false;
+        const uint8_t *key = a->p, *quote = string_end(key, a->end);
+        if (quote == NULL || !keep(a, quote + 1) || !keep_space(a) || !keep_byte(a, ':') ||
+            !take_value(a, mix(path, XXH3_64bits(key, (size_t)(quote - key))), depth + 1) ||
+            !keep_space(a))
+            return false;
+    } while (keep_byte(a, ','));
+    return keep_byte(a, '}');
+}
+
+static bool take_value(struct apart *a, uint64_t path, unsigned depth)
+{
+    if (!keep_space(a) || a->p == a->end)
+        return false;
+    switch (*a->p) {
+    case '{':
+        return take_object(a, path, depth);
+    case '[':
+        return take_array(a, path);
+    case '"':
+        return keep(a, a->p + 1) &&
+               cut_value(a, string_end(a->p, a->end), SLOT_STRING, mix(path, SLOT_STRING)) &&
+               keep_byte(a, '"');
+    default:
+        return cut_value(a, atom_end(a->p, a->end), SLOT_ATOM, mix(path, SLOT_ATOM));
+    }
+}
+
+static bool take_apart(struct apart *a, struct slice doc, struct slice *values)
+{
+    a->p = doc.ptr;
+    a->end = doc.ptr + doc.len;
+    a->values = values;
+    a->slots = 0;
+    a->len = 0;
+    return take_value(a, 1, 0) && keep_space(a) && a->p == a->end;
+}
+
+/* ---- learning */
+
+/* A path may come twice (duplicate keys; a collision): each slot gets one of its own. */
+static void part_paths(struct apart *a)
+{
+    for (uint32_t i = 1; i < a->slots; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (a->slot[j].path == a->slot[i].path) {
+                a->slot[i].path = mix(a->slot[i].path, i + 1);
+                j = UINT32_MAX; /* look again from the first */
+            }
+}
+
+static bool table_room(struct shape_table *t)
+{
+    if (t->count == t->cap) {
+        size_t cap = t->cap == 0 ? 16 : 2 * t->cap;
+        struct shape **list = realloc(t->list, cap * sizeof(struct shape *));
+        if (list == NULL)
+            return false;
+        t->list = list;
+        t->cap = cap;
+    }
+    if (2 * (t->count + 1) <= t->hashed_size)
+        return true;
+    size_t size = t->hashed_size == 0 ? 32 : 2 * t->hashed_size;
+    uint32_t *hashed = calloc(size, sizeof *hashed);
+    if (hashed == NULL)
+        return false;
+    for (size_t i = 0; i < t->count; i++) {
+        size_t at = XXH3_64bits(t->list[i]->skeleton.ptr, t->list[i]->skeleton.len) & (size - 1);
+        while (hashed[at] != 0)
+            at = (at + 1) & (size - 1);
+        hashed[at] = (uint32_t)i + 1;
+    }
+    free(t->hashed);
+    t->hashed = hashed;
+    t->hashed_size = size;
+    return true;
+}
+
+static struct shape *learn(struct shape_table *t, struct apart *a)
+{
+    struct shape *shape = arena_get(&t->arena, 1, sizeof *shape + a->slots * sizeof *a->slot);
+    uint8_t *skeleton = arena_get(&t->arena, a->len, 1);
+    if (shape == NULL || skeleton == NULL)
+        return NULL;
+    part_paths(a);
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < a->slots; i++) {
+        a->slot[i].piece_at = at;
+        while (!shape_is_slot(a->skeleton[at]))
+            at++;
+        a->slot[i].piece_len = at++ - a->slot[i].piece_at;
+    }
+    memcpy(skeleton, a->skeleton, a->len);
+    *shape = (struct shape){
+        .skeleton = slice_of(skeleton, a->len),
+        .number = (uint32_t)t->count,
+        .slots = a->slots,
+        .tail_at = at,
+        .tail_len = (uint32_t)a->len - at,
+    };
+    memcpy(shape->slot, a->slot, a->slots * sizeof *a->slot);
+    t->slots += a->slots;
+    t->list[t->count++] = shape;
+    return shape;
+}
+
+/* Known, or learned within the limits. *over_out: it would need more than they allow. */
+static const struct shape *find_or_learn(struct shape_table *t, struct apart *a, size_t shapes_max,
+                                         size_t slots_max, bool *over_out)
+{
+    *over_out = false;
+    if (!table_room(t))
+        return NULL;
+    size_t at = XXH3_64bits(a->skeleton, a->len) & (t->hashed_size - 1);
+    for (; t->hashed[at] != 0; at = (at + 1) & (t->hashed_size - 1)) {
+        const struct shape *shape = t->list[t->hashed[at] - 1];
+        if (slice_eq(shape->skeleton, slice_of(a->skeleton, a->len)))
+            return shape;
+    }
+    *over_out = t->count >= shapes_max || t->slots + a->slots > slots_max;
+    if (*over_out)
+        return NULL;
+    struct shape *shape = learn(t, a);
+    if (shape != NULL)
+        t->hashed[at] = shape->number + 1;
+    return shape;
+}
+
+/* The whole document as one value. */
+static void take_whole(struct apart *a, struct slice doc, struct slice *values)
+{
+    a->slots = 1;
+    a->len = 1;
+    a->skeleton[0] = SLOT_RAW;
+    a->slot[0] = (struct shape_slot){.path = PATH_RAW, .kind = SLOT_RAW};
+    values[0] = doc;
+}
+
+static void note_recent(struct shape_table *t, const struct shape *shape, size_t at)
+{
+    memmove(&t->recent[1], &t->recent[0], at * sizeof(const struct shape *));
+    t->recent[0] = shape;
+}
+
+const struct shape *shape_of(struct shape_table *table, struct slice doc, size_t shapes_max,
+                             size_t slots_max, struct slice *values)
+{
+    struct shape_table *t = table;
+    for (size_t i = 0; i < t->recent_count; i++) {
+        const struct shape *shape = t->recent[i];
+        if (match(shape, doc, values)) {
+            if (i != 0)
+                note_recent(t, shape, i);
+            return shape;
+        }
+    }
+    struct apart a;
+    bool over = false;
+    const struct shape *shape = NULL;
+    if (take_apart(&a, doc, values)) {
+        shape = find_or_learn(t, &a, shapes_max, slots_max, &over);
+        if (shape == NULL && !over)
+            return NULL;
+    }
+    if (shape == NULL) {
+        /* One more than the limit, at most: this one has no keys that could vary. */
+        take_whole(&a, doc, values);
+        return find_or_learn(t, &a, SIZE_MAX, SIZE_MAX, &over);
+    }
+    if (t->recent_count < RECENT_MAX)
+        t->recent_count++;
+    note_recent(t, shape, t->recent_count - 1);
+    return shape;
+}
