@@ -9,6 +9,7 @@
 #include "server/http.h"
 #include "server/listen.h"
 #include "server/log.h"
+#include "storage/io.h"
 #include "storage/store.h"
 #include "storage/work.h"
 
@@ -207,9 +208,19 @@ static int store_exit_code(enum rc rc)
     }
 }
 
+/* For tests: STOWD_IO_FAULT breaks the disk (storage/io.h), STOWD_TEST_HASH_BITS=n makes hashes of
+ * ids collide. */
+static unsigned hash_bits_from_env(void)
+{
+    const char *text = getenv("STOWD_TEST_HASH_BITS");
+    unsigned long bits = text == NULL ? 0 : strtoul(text, NULL, 10);
+    return bits < 64 ? (unsigned)bits : 0;
+}
+
 static enum rc open_store(struct err *err)
 {
     const struct config *config = &self.config;
+    io_fault_from_env();
     const struct store_options options = {
         .path_data = config->path_data,
         .wal_bytes = config->storage_wal_size,
@@ -224,6 +235,7 @@ static enum rc open_store(struct err *err)
         .work = self.work,
         .event = on_event,
         .fatal = on_fatal,
+        .test_hash_bits = hash_bits_from_env(),
     };
     return store_open(&options, &self.store, err);
 }

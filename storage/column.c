@@ -213,18 +213,22 @@ static bool find_type(const struct cell *cells, size_t n, unsigned flags,
 {
     struct slice samples[SAMPLES_MAX];
     size_t count = n < SAMPLES_MAX ? n : SAMPLES_MAX;
+    /* Floats before decimals, which they look like. */
+    static const uint8_t types[] = {VALUE_INTEGER, VALUE_FLOAT32,  VALUE_DECIMAL, VALUE_IPV4,
+                                    VALUE_CLF,     VALUE_NUMBERED, VALUE_UUID,    VALUE_TIMESTAMP,
+                                    VALUE_HEX,     VALUE_BASE64URL};
     /* The first value may be an exception: then the one in the middle has its turn. */
     for (int turn = 0; turn < 2; turn++) {
         for (size_t i = 0; i < count; i++)
             samples[i] = cell_slice(&cells[(i * n / count + (size_t)turn * (n / 2)) % n]);
-        for (int type = VALUE_INTEGER; type < VALUE_TYPE_END; type++) {
+        if (samples[0].len == 0 || samples[0].len >= VALUE_TEXT_MAX)
+            continue;
+        for (size_t i = 0; i < ARRAY_LEN(types); i++) {
             struct value_form form;
-            if (type == VALUE_BASE64URL && !(flags & COLUMN_IDS))
+            if (types[i] == VALUE_BASE64URL && !(flags & COLUMN_IDS))
                 continue;
-            if (samples[0].len == 0 || samples[0].len >= VALUE_TEXT_MAX ||
-                !value_guess((enum value_type)type, samples, count, &form))
-                continue;
-            if (convert(&form, cells, n, scratch, out))
+            if (value_guess((enum value_type)types[i], samples, count, &form) &&
+                convert(&form, cells, n, scratch, out))
                 return true;
         }
         if (n < 8)

@@ -331,9 +331,11 @@ static void background_pack_run(struct task *task)
     struct err err = {0};
     /* A failure is no loss: the rows are in the log, and the checkpoint packs again. */
     (void)!pending_pack(b->index, b->pending, &err);
+    struct store *store = b->index->store;
     pending_release(b->pending);
     index_release(b->index);
     free(b);
+    atomic_fetch_sub(&store->packs, 1);
 }
 
 /* A shared block is nobody's to wait for: it is packed in the background. */
@@ -347,6 +349,7 @@ static void pack_later(struct index *ix, struct pending *p)
     b->task.run = background_pack_run;
     b->index = index_retain(ix);
     b->pending = p;
+    atomic_fetch_add(&ix->store->packs, 1);
     work_submit(ix->store->o.work, WORK_BACKGROUND, &b->task);
 }
 

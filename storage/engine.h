@@ -206,6 +206,7 @@ struct store {
     bool threads_started;
     atomic_bool failed;     /* the log is dead */
     atomic_uint_fast64_t checkpoints, checkpoint_failures, rewrites, joins;
+    atomic_size_t packs; /* background packing that is queued or running */
     atomic_uint_fast64_t pending_bytes; /* in memory, to be written to segments */
     atomic_uint_fast64_t space_checked_ms, space_free, space_total;
     atomic_bool space_low;
@@ -355,6 +356,16 @@ void snapshots_note_locked(struct index *index, uint64_t dead_seq);
 bool snapshots_need_locked(const struct index *index, uint64_t seq);
 
 /* ---- store.c */
+/* What offline tools need of a store: no threads, no log. Lock: RC_BUSY when another has it. */
+MUST_CHECK enum rc store_new(const struct store_options *options, struct store **out,
+                             struct err *err);
+MUST_CHECK enum rc store_lock(struct store *store, struct err *err);
+void store_free(struct store *store);
+void store_random(uint8_t *dst, size_t n); /* n <= 256 */
+/* The node's own values. RC_NOT_FOUND without text. */
+MUST_CHECK enum rc store_load_node(struct store *store, struct wal_start *start, struct err *err);
+MUST_CHECK enum rc store_save_next_index(struct catalog_txn *txn, uint32_t number,
+                                         struct err *err);
 /* All indices, retained. The list is the caller's to free. */
 MUST_CHECK enum rc store_all(struct store *store, struct index ***list_out, size_t *count_out);
 MUST_CHECK enum rc store_save_node(struct catalog_txn *txn, struct store *store,

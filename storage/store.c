@@ -60,7 +60,7 @@ void store_dirty(struct store *store)
     pthread_mutex_unlock(&store->wake);
 }
 
-static void random_bytes(uint8_t *dst, size_t n)
+void store_random(uint8_t *dst, size_t n)
 {
     /* Up to 256 bytes never come short (getrandom(2)). */
     ssize_t got = getrandom(dst, n, 0);
@@ -120,18 +120,11 @@ static enum rc check_new(struct store *store, struct err *err)
                             path);
 }
 
-static enum rc load_node(struct store *store, struct wal_start *start, struct err *err)
+enum rc store_load_node(struct store *store, struct wal_start *start, struct err *err)
 {
     struct buf b = {0};
     enum rc rc = catalog_get(store->catalog, KIND_NODE, SLICE_LIT(node_name), &b, err);
-    if (rc == RC_NOT_FOUND && (rc = check_new(store, err)) == RC_OK) {
-        random_bytes(store->ids_raw, sizeof store->ids_raw);
-        wal_geometry(store->o.wal_bytes, start);
-        start->run = 1;
-        start->batch = 1;
-        start->position = 0;
-        rc = commit_node(store, start, err);
-    } else if (rc == RC_OK && (b.len != 69 || b.ptr[0] != 1)) {
+    if (rc == RC_OK && (b.len != 69 || b.ptr[0] != 1)) {
         rc = err_set(err, RC_UNSUPPORTED, 0, "catalog: node value of format %u, written by a later "
                      "release?", b.len == 0 ? 0 : b.ptr[0]);
     } else if (rc == RC_OK) {
@@ -140,6 +133,20 @@ static enum rc load_node(struct store *store, struct wal_start *start, struct er
                                     get_u64(b.ptr + 57), get_u32(b.ptr + 65)};
     }
     buf_done(&b);
+    return rc;
+}
+
+static enum rc load_or_make_node(struct store *store, struct wal_start *start, struct err *err)
+{
+    enum rc rc = store_load_node(store, start, err);
+    if (rc == RC_NOT_FOUND && (rc = check_new(store, err)) == RC_OK) {
+        store_random(store->ids_raw, sizeof store->ids_raw);
+        wal_geometry(store->o.wal_bytes, start);
+        start->run = 1;
+        start->batch = 1;
+        start->position = 0;
+        rc = commit_node(store, start, err);
+    }
     base64url(store->ids_raw, 16, store->cluster_uuid);
     base64url(store->ids_raw + 16, 16, store->node_id);
     return rc;
@@ -147,7 +154,7 @@ static enum rc load_node(struct store *store, struct wal_start *start, struct er
 
 /* ---- life */
 
-static enum rc lock_directory(struct store *store, struct err *err)
+enum rc store_lock(struct store *store, struct err *err)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/lock", store->path);
@@ -164,7 +171,7 @@ static enum rc make_directories(struct store *store, struct err *err)
     static const char *const names[] = {"wal", "catalog", "indices"};
     char path[512];
     TRY(io_mkdir(store->path, err));
-    TRY(lock_directory(store, err));
+    TRY(store_lock(store, err));
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         snprintf(path, sizeof path, "%s/%s", store->path, names[i]);
         TRY(io_mkdir(path, err));
@@ -180,7 +187,7 @@ static enum rc open_parts(struct store *store, struct wal_start *start, struct e
     TRY(cache_create(store->o.cache_bytes, &store->cache, err));
     snprintf(path, sizeof path, "%s/indices", store->path);
     TRY(segment_files_create(path, FILES_MAX, &store->files, err));
-    TRY(load_node(store, start, err));
+    TRY(load_or_make_node(store, start, err));
     return recover_store(store, start, err);
 }
 
@@ -195,7 +202,7 @@ static enum rc begin_run(struct store *store, struct wal_start *start, struct er
     start->file_bytes = geometry.file_bytes;
     start->file_count = geometry.file_count;
     store->run = start->run;
-    random_bytes(store->run_seed, sizeof store->run_seed);
+    store_random(store->run_seed, sizeof store->run_seed);
     TRY(commit_node(store, start, err));
     snprintf(path, sizeof path, "%s/wal", store->path);
     struct wal_options o = {path, log_failed, store};
@@ -232,7 +239,7 @@ static void stop_threads(struct store *store)
     pthread_join(store->compact_thread, NULL);
 }
 
-static void store_free(struct store *store)
+void store_free(struct store *store)
 {
     for (size_t i = 0; i < store->index_count; i++)
         index_release(store->indices[i]);
@@ -261,10 +268,9 @@ static void store_free(struct store *store)
     free(store);
 }
 
-enum rc store_open(const struct store_options *options, struct store **out, struct err *err)
+enum rc store_new(const struct store_options *options, struct store **out, struct err *err)
 {
     struct store *store = calloc(1, sizeof *store);
-    struct wal_start start = {0};
     if (store == NULL)
         return err_set(err, RC_NOMEM, 0, "no memory for the store");
     store->o = *options;
@@ -278,32 +284,40 @@ enum rc store_open(const struct store_options *options, struct store **out, stru
     pthread_cond_init(&store->wake_checkpoint, NULL);
     pthread_cond_init(&store->wake_compact, NULL);
     snprintf(store->path, sizeof store->path, "%s", options->path_data);
-    enum rc rc = RC_OK;
-    if (strlen(options->path_data) >= sizeof store->path)
-        rc = err_set(err, RC_INVALID, 0, "path.data is longer than %zu bytes",
-                     sizeof store->path - 1);
-    if (rc == RC_OK)
-        rc = make_directories(store, err);
-    if (rc == RC_OK)
-        rc = open_parts(store, &start, err);
-    if (rc == RC_OK)
-        rc = begin_run(store, &start, err);
-    if (rc == RC_OK)
-        metadata_changed(store); /* what a crash kept from the file */
-    if (rc == RC_OK)
-        rc = start_threads(store, err);
-    if (rc != RC_OK) {
+    if (strlen(options->path_data) >= sizeof store->path) {
         store_free(store);
-        return rc;
+        return err_set(err, RC_INVALID, 0, "path.data is longer than %zu bytes",
+                       sizeof store->path - 1);
     }
     *out = store;
     return RC_OK;
+}
+
+enum rc store_open(const struct store_options *options, struct store **out, struct err *err)
+{
+    struct store *store = NULL;
+    struct wal_start start = {0};
+    enum rc rc = store_new(options, &store, err);
+    TRY(rc);
+    TRY_OUT(make_directories(store, err));
+    TRY_OUT(open_parts(store, &start, err));
+    TRY_OUT(begin_run(store, &start, err));
+    metadata_changed(store); /* what a crash kept from the file */
+    TRY_OUT(start_threads(store, err));
+    *out = store;
+    store = NULL;
+out:
+    if (store != NULL)
+        store_free(store);
+    return rc;
 }
 
 void store_close(struct store *store)
 {
     struct err err = {0};
     stop_threads(store);
+    while (atomic_load(&store->packs) != 0) /* blocks that workers are still packing */
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
     if (!atomic_load(&store->failed) &&
         checkpoint_run(store, true, mono_ms() + CLOSE_MS, &err) != RC_OK)
         store_event(store, 1, "the last checkpoint failed, the log has the rest: %s", err.msg);
@@ -424,19 +438,25 @@ enum rc store_index_list(struct store *store, struct index ***list_out, size_t *
     return rc == RC_OK ? rc : err_set(err, rc, 0, "no memory for the list of indices");
 }
 
+static const char next_index_name[] = "next_index";
+
+enum rc store_save_next_index(struct catalog_txn *txn, uint32_t number, struct err *err)
+{
+    uint8_t v[4];
+    put_u32(v, number);
+    return catalog_put(txn, KIND_NODE, SLICE_LIT(next_index_name), slice_of(v, sizeof v), err);
+}
+
 static enum rc next_number(struct store *store, struct catalog_txn *txn, uint32_t *out,
                            struct err *err)
 {
-    static const char name[] = "next_index";
     struct buf b = {0};
-    uint8_t v[4];
-    enum rc rc = catalog_get(store->catalog, KIND_NODE, SLICE_LIT(name), &b, err);
+    enum rc rc = catalog_get(store->catalog, KIND_NODE, SLICE_LIT(next_index_name), &b, err);
     *out = rc == RC_OK && b.len == 4 ? get_u32(b.ptr) : 1;
     buf_done(&b);
     if (rc != RC_OK && rc != RC_NOT_FOUND)
         return rc;
-    put_u32(v, *out + 1);
-    return catalog_put(txn, KIND_NODE, SLICE_LIT(name), slice_of(v, 4), err);
+    return store_save_next_index(txn, *out + 1, err);
 }
 
 /* Directory, then catalog. Caller holds names. */
@@ -448,7 +468,7 @@ static enum rc create_on_disk(struct store *store, const struct index_create *cr
     uint8_t uuid[16];
     uint32_t number = 0;
     char dir[512];
-    random_bytes(uuid, sizeof uuid);
+    store_random(uuid, sizeof uuid);
     enum rc rc = catalog_begin(store->catalog, &txn, err);
     TRY_OUT(rc);
     TRY_OUT(next_number(store, txn, &number, err));

@@ -515,6 +515,15 @@ static bool parse_float(struct slice text, int64_t *out)
     return slice_eq(text, slice_of(again, format_float(bits, again)));
 }
 
+/* Short decimals are floats, too, but smaller as decimals: the samples must be long. */
+static bool guess_float(const struct slice *samples, size_t count)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < count; i++)
+        len += samples[i].len;
+    return len >= 12 * count;
+}
+
 /* ---- a prefix and digits: a = their number, 0 as many as it takes */
 
 static size_t digits_at_end(struct slice text)
@@ -688,6 +697,10 @@ bool value_guess(enum value_type type, const struct slice *samples, size_t count
     case VALUE_DECIMAL:
         if (first.len == 0 || !(first.ptr[0] == '-' || is_digit(first.ptr[0])) ||
             !guess_decimal(samples, count, &form))
+            return false;
+        break;
+    case VALUE_FLOAT32:
+        if (!guess_float(samples, count))
             return false;
         break;
     case VALUE_TIMESTAMP:

@@ -77,6 +77,17 @@ MUST_CHECK enum rc wal_replay(const char *dir, const struct wal_start *start, bo
                               wal_replay_fn fn, void *arg, struct wal_start *end_out,
                               struct err *err);
 
+/* For rebuilding a catalog, when the start is lost: every whole batch of the newest run that the
+ * log has, in order of their numbers. end_out is where a later run may begin; gaps_out counts where
+ * the numbers do not continue, that is damage. RC_NOT_FOUND without text: there is no batch. */
+MUST_CHECK enum rc wal_salvage(const char *dir, wal_replay_fn fn, void *arg,
+                               struct wal_start *end_out, uint64_t *gaps_out, struct err *err);
+/* For looking at a log: every whole batch, file by file, left over ones too. */
+MUST_CHECK enum rc wal_list(const char *dir,
+                            enum rc (*fn)(const struct wal_start *at, uint64_t payload,
+                                          uint32_t records, void *arg),
+                            void *arg, struct err *err);
+
 /* Open for writing at start (which must already be durable in the catalog) and start the
  * committer. Files of another geometry are removed and made anew. */
 MUST_CHECK enum rc wal_open(const struct wal_options *options, const struct wal_start *start,

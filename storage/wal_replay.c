@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading the log back: rule W6 of wal.h. Every length is checked, a checksum notwithstanding. */
+/* Reading the log back: rule W6 of wal.h. Every length is checked, a checksum notwithstanding.
+ * At the end: reading what there is without knowing where the log starts, for rebuilding. */
 #include "config/buf.h"
 #include "storage/codec.h"
 #include "storage/wal_ring.h"
 
+#include <stdlib.h>
 #include <xxhash.h>
 
 struct replay {
@@ -152,5 +154,173 @@ out:
     buf_done(&replay->raw);
     buf_done(&replay->plain);
     free(replay);
+    return rc;
+}
+
+/* ---- without a start */
+
+static void note_size(const char *name, void *arg)
+{
+    unsigned no;
+    char same[16];
+    if (sscanf(name, "%9u", &no) != 1)
+        return;
+    snprintf(same, sizeof same, "%u.wal", no);
+    if (strcmp(name, same) == 0 && no < WAL_FILES)
+        *(bool *)arg = true;
+}
+
+/* The geometry, from the files: they are of equal size and there are WAL_FILES places for them. */
+static enum rc open_found(struct replay *replay, const char *dir, struct err *err)
+{
+    struct wal_start start = {.file_bytes = WAL_BATCH_ALIGN, .file_count = WAL_FILES};
+    bool any = false;
+    TRY(io_list(dir, note_size, &any, err));
+    if (!any)
+        return RC_NOT_FOUND;
+    TRY(wal_ring_init(&replay->ring, dir, &start, err));
+    TRY(wal_ring_open(&replay->ring, IO_READ, err));
+    for (size_t i = 0; i < WAL_FILES; i++)
+        if (replay->ring.sizes[i] > start.file_bytes)
+            start.file_bytes = replay->ring.sizes[i] / WAL_BATCH_ALIGN * WAL_BATCH_ALIGN;
+    replay->ring.file_bytes = start.file_bytes;
+    replay->ring.capacity = start.file_bytes * WAL_FILES;
+    return RC_OK;
+}
+
+static enum rc list_file(struct replay *replay, uint32_t no,
+                         enum rc (*fn)(const struct wal_start *at, uint64_t payload,
+                                       uint32_t records, void *arg),
+                         void *arg, struct err *err)
+{
+    struct wal_ring *ring = &replay->ring;
+    for (uint64_t at = 0; at + WAL_BATCH_ALIGN <= ring->sizes[no]; at += WAL_BATCH_ALIGN) {
+        uint8_t raw[WAL_BATCH_HEADER_BYTES];
+        struct wal_batch_header h;
+        bool whole;
+        TRY(io_read(&ring->files[no], at, raw, sizeof raw, err));
+        if (!wal_header_load(raw, &h) || h.position > INT64_MAX / 2 ||
+            wal_ring_file_no(ring, h.position) != no || h.position % ring->file_bytes != at)
+            continue;
+        replay->run = h.run;
+        replay->limit = h.position + ring->capacity;
+        TRY(batch_read(replay, h.position, h.batch, &h, &whole, err));
+        if (!whole)
+            continue;
+        struct wal_start found = {h.run, h.batch, h.position, ring->file_bytes, ring->file_count};
+        TRY(fn(&found, h.payload, h.records, arg));
+    }
+    return RC_OK;
+}
+
+static void replay_free(struct replay *replay)
+{
+    wal_ring_close(&replay->ring);
+    buf_done(&replay->raw);
+    buf_done(&replay->plain);
+    free(replay);
+}
+
+static enum rc replay_new(const char *dir, struct replay **out, struct err *err)
+{
+    struct replay *replay = calloc(1, sizeof *replay);
+    if (replay == NULL)
+        return err_set(err, RC_NOMEM, 0, "log: out of memory");
+    for (size_t i = 0; i < WAL_FILES_MAX; i++)
+        replay->ring.files[i].fd = -1;
+    enum rc rc = open_found(replay, dir, err);
+    if (rc == RC_OK)
+        *out = replay;
+    else
+        replay_free(replay);
+    return rc;
+}
+
+enum rc wal_list(const char *dir,
+                 enum rc (*fn)(const struct wal_start *at, uint64_t payload, uint32_t records,
+                               void *arg),
+                 void *arg, struct err *err)
+{
+    struct replay *replay = NULL;
+    enum rc rc = replay_new(dir, &replay, err);
+    for (uint32_t no = 0; rc == RC_OK && no < WAL_FILES; no++)
+        rc = list_file(replay, no, fn, arg, err);
+    if (replay != NULL)
+        replay_free(replay);
+    return rc;
+}
+
+struct found_batches {
+    struct wal_start *batch;
+    size_t count, cap;
+};
+
+static enum rc keep_batch(const struct wal_start *at, uint64_t payload, uint32_t records, void *arg)
+{
+    struct found_batches *f = arg;
+    (void)payload;
+    (void)records;
+    if (f->count != 0 && at->run < f->batch[0].run)
+        return RC_OK;
+    if (f->count != 0 && at->run > f->batch[0].run)
+        f->count = 0;
+    if (f->count == f->cap) {
+        size_t cap = f->cap == 0 ? 256 : f->cap * 2;
+        struct wal_start *list = realloc(f->batch, cap * sizeof *list);
+        if (list == NULL)
+            return RC_NOMEM;
+        f->batch = list;
+        f->cap = cap;
+    }
+    f->batch[f->count++] = *at;
+    return RC_OK;
+}
+
+static int by_batch(const void *a, const void *b)
+{
+    const struct wal_start *x = a, *y = b;
+    return x->batch < y->batch ? -1 : x->batch > y->batch;
+}
+
+static enum rc salvage_batch(struct replay *replay, const struct wal_start *at,
+                             struct wal_start *end, struct err *err)
+{
+    struct wal_batch_header h;
+    bool whole;
+    replay->run = at->run;
+    replay->limit = at->position + replay->ring.capacity;
+    TRY(batch_read(replay, at->position, at->batch, &h, &whole, err));
+    if (!whole)
+        return err_set(err, RC_CORRUPT, 0, "log: it changes while it is read");
+    TRY(batch_check(replay, &h, err));
+    *end = *at;
+    end->batch = h.batch + 1;
+    end->position = at->position + wal_batch_bytes(h.payload);
+    return batch_deliver(replay, &h, err);
+}
+
+enum rc wal_salvage(const char *dir, wal_replay_fn fn, void *arg, struct wal_start *end_out,
+                    uint64_t *gaps_out, struct err *err)
+{
+    struct replay *replay = NULL;
+    struct found_batches found = {0};
+    struct wal_start end = {0};
+    uint64_t gaps = 0;
+    enum rc rc = wal_list(dir, keep_batch, &found, err);
+    TRY_OUT(rc);
+    TRY_OUT(found.count == 0 ? RC_NOT_FOUND : replay_new(dir, &replay, err));
+    qsort(found.batch, found.count, sizeof *found.batch, by_batch);
+    replay->fn = fn;
+    replay->arg = arg;
+    for (size_t i = 0; i < found.count; i++) {
+        gaps += i != 0 && found.batch[i].batch != end.batch;
+        TRY_OUT(salvage_batch(replay, &found.batch[i], &end, err));
+    }
+    *end_out = end;
+    *gaps_out = gaps;
+out:
+    if (replay != NULL)
+        replay_free(replay);
+    free(found.batch);
     return rc;
 }

@@ -323,7 +323,7 @@ static void test_drop_and_bytes(void **state)
     OK(catalog_index_bytes(c, 1, &bytes, NULL));
     assert_int_equal(bytes, 0);
     OK(catalog_index_bytes(c, 3, &bytes, NULL));
-    assert_int_equal(bytes, 240);
+    assert_int_equal(bytes, 280);
     catalog_close(c);
 }
 
