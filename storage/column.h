@@ -51,7 +51,6 @@ enum column_form {
     COLUMN_CONSTANT = 0,
     COLUMN_SEQUENCE = 1,
     COLUMN_DICTIONARY = 2,
-    COLUMN_DERIVED = 3, /* storage/derive.h */
 };
 
 enum {

@@ -148,7 +148,6 @@ static bool worth_trying(const struct derive_column *column)
 
 static void put_templates(struct streams *out, const struct template *list, size_t count)
 {
-    buf_put_byte(&out->directory, COLUMN_DERIVED);
     buf_put_varint(&out->directory, count);
     for (size_t i = 0; i < count; i++) {
         buf_put_varint(&out->directory, list[i].parts);

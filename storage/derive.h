@@ -21,8 +21,8 @@ struct derive_column {
     uint32_t cursor;
 };
 
-/* Put column `target` as a derived one (its form first) if most of its values are; false, and
- * nothing done, if not. */
+/* Put column `target` as a derived one if most of its values are; false, and nothing done, if
+ * not. */
 MUST_CHECK bool derive_put(struct streams *out, struct derive_column *columns, size_t count,
                            size_t target, struct column_scratch *scratch);
 
@@ -40,7 +40,6 @@ struct derived {
     } template[];
 };
 
-/* Behind the form byte. columns: how many the block has. */
 MUST_CHECK enum rc derive_open(struct derived **out, uint64_t n, struct stream_readers *in,
                                struct arena *arena, const char **what_out);
 

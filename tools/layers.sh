@@ -33,8 +33,8 @@ library() {
 }
 library 'microhttpd\.h' 'server/http\.c|tools/bench/.*'
 library 'lmdb\.h' 'storage/catalog\.c'
-library '(zstd[a-z_]*|zdict)\.h' 'storage/codec\.c|tools/bench/.*'
-library 'lz4[a-z]*\.h' 'storage/codec\.c|tools/bench/.*'
+library '(zstd[a-z_]*|zdict)\.h' 'storage/(codec|dict)\.c|tools/bench/.*'
+library 'lz4[a-z]*\.h' 'storage/(codec|dict)\.c|tools/bench/.*'
 library 'zlib\.h' 'storage/codec\.c|api/gzip\.c|tools/bench/.*'
 library '(cjson/)?cJSON\.h' 'api/[a-z_]*\.[ch]|tests/.*'
 library 'yaml\.h' 'config/[a-z_]*\.c'

@@ -34,12 +34,11 @@ def records(path):
             meta, data_len, extra = (struct.unpack_from("<I", data, at + o)[0] for o in (28, 36, 44))
             length = 64 + meta + data_len + extra
             out.append(("block", at, length, meta, data_len))
-        elif magic == b"SFTR":
-            out.append(("footer", at, len(data) - at, 0, 0))
-            break
-        else:
+        else:  # the footer's entries; the footer itself is the last record
             break
         at += padded(length)
+    if data[-64:-60] == b"SFTR":
+        out.append(("footer", len(data) - 64, 64, 0, 0))
     return out
 
 
@@ -61,6 +60,8 @@ def stopped(make_daemon):
     for index, codec in (("hit", "zstd"), ("other", "zstd"), ("raw", "none")):
         c.put(f"/{index}", {"settings": {"index.codec": codec}})
         c.load(index, docs.items())
+    assert c.post("/_flush").status == 200
+    c.put_doc("raw", "more", b"{}")  # begins the next segment
     assert c.post("/_flush").status == 200
     assert d.stop() == 0, d.log()
     return d, docs

@@ -174,20 +174,23 @@ def part_size(b):
             b.report.row(corpus.name, f"{name}: get, codec only", peer["get_us"], "µs")
 
 
+def constant_cost(b, constant, connections, requests):
+    """CPU of a constant answer, µs."""
+    before = cpu(constant.pid)
+    run(f"{b.o.build}/tools/bench/load", "url", constant.port, "/", "--connections", connections,
+        "--requests", requests)
+    return (cpu(constant.pid) - before) / requests * 1e6
+
+
 def measure_gets(b, daemon, constant, connections, requests):
     """Rounds of random gets, each between two of the constant answer."""
     rows = []
     for n in range(b.rounds):
-        costs = []
-        for _ in range(2):
-            before = cpu(constant.pid)
-            run(f"{b.o.build}/tools/bench/load", "url", constant.port, "/", "--connections",
-                connections, "--requests", requests)
-            costs.append((cpu(constant.pid) - before) / requests * 1e6)
-            if len(rows) == n:
-                rows.append(daemon.load("get", b.ids, "--connections", connections, "--requests",
-                                        requests, "--seed", n + 1))
-        rows[n]["reference"] = statistics.mean(costs)
+        before = constant_cost(b, constant, connections, requests)
+        row = daemon.load("get", b.ids, "--connections", connections, "--requests", requests,
+                          "--seed", n + 1)
+        after = constant_cost(b, constant, connections, requests)
+        rows.append(dict(row, reference=(before + after) / 2))
     return rows
 
 

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training and use of zstd dictionaries. The digested forms are made under a mutex on first use and
+ * published atomically; a compression with another level than the first one's makes its own. */
+#include "storage/dict.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <zdict.h>
+#include <zstd.h>
+
+/* Fewer samples, or less in them, make ZDICT fail or give a copy of the samples. */
+#define SAMPLES_MIN 8
+#define LEVELS_MAX  23
+
+struct dict {
+    atomic_size_t refs;
+    uint32_t number;
+    pthread_mutex_t digest;
+    _Atomic(ZSTD_CDict *) cdict[LEVELS_MAX];
+    _Atomic(ZSTD_DDict *) ddict;
+    size_t len;
+    uint8_t bytes[];
+};
+
+enum rc dict_train(struct slice samples, const size_t *sizes, size_t count, size_t dict_bytes,
+                   struct buf *out)
+{
+    if (count < SAMPLES_MIN || samples.len < 4 * dict_bytes || count > UINT32_MAX)
+        return RC_NOT_FOUND;
+    if (!buf_reserve(out, dict_bytes))
+        return RC_NOMEM;
+    size_t n = ZDICT_trainFromBuffer(out->ptr + out->len, dict_bytes, samples.ptr, sizes,
+                                     (unsigned)count);
+    if (ZDICT_isError(n) || n < DICT_BYTES_MIN / 2)
+        return RC_NOT_FOUND;
+    out->len += n;
+    return RC_OK;
+}
+
+struct dict *dict_make(uint32_t number, struct slice bytes)
+{
+    struct dict *d = calloc(1, sizeof *d + bytes.len);
+    if (d == NULL)
+        return NULL;
+    atomic_init(&d->refs, 1);
+    d->number = number;
+    pthread_mutex_init(&d->digest, NULL);
+    d->len = bytes.len;
+    memcpy(d->bytes, bytes.ptr, bytes.len);
+    return d;
+}
+
+struct dict *dict_retain(struct dict *dict)
+{
+    if (dict != NULL)
+        atomic_fetch_add_explicit(&dict->refs, 1, memory_order_relaxed);
+    return dict;
+}
+
+void dict_release(struct dict *dict)
+{
+    if (dict == NULL || atomic_fetch_sub_explicit(&dict->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (size_t i = 0; i < LEVELS_MAX; i++)
+        ZSTD_freeCDict(atomic_load(&dict->cdict[i]));
+    ZSTD_freeDDict(atomic_load(&dict->ddict));
+    pthread_mutex_destroy(&dict->digest);
+    free(dict);
+}
+
+uint32_t dict_number(const struct dict *dict)
+{
+    return dict->number;
+}
+
+struct slice dict_bytes(const struct dict *dict)
+{
+    return slice_of(dict->bytes, dict->len);
+}
+
+size_t dict_memory(const struct dict *dict)
+{
+    size_t n = sizeof *dict + dict->len;
+    for (size_t i = 0; i < LEVELS_MAX; i++)
+        n += ZSTD_sizeof_CDict(atomic_load(&((struct dict *)(uintptr_t)dict)->cdict[i]));
+    return n + ZSTD_sizeof_DDict(atomic_load(&((struct dict *)(uintptr_t)dict)->ddict));
+}
+
+static ZSTD_CDict *cdict_of(struct dict *d, int level)
+{
+    assert(level > 0 && level < LEVELS_MAX);
+    ZSTD_CDict *c = atomic_load_explicit(&d->cdict[level], memory_order_acquire);
+    if (c != NULL)
+        return c;
+    pthread_mutex_lock(&d->digest);
+    c = atomic_load(&d->cdict[level]);
+    if (c == NULL) {
+        c = ZSTD_createCDict(d->bytes, d->len, level);
+        atomic_store_explicit(&d->cdict[level], c, memory_order_release);
+    }
+    pthread_mutex_unlock(&d->digest);
+    return c;
+}
+
+static ZSTD_DDict *ddict_of(struct dict *d)
+{
+    ZSTD_DDict *p = atomic_load_explicit(&d->ddict, memory_order_acquire);
+    if (p != NULL)
+        return p;
+    pthread_mutex_lock(&d->digest);
+    p = atomic_load(&d->ddict);
+    if (p == NULL) {
+        p = ZSTD_createDDict(d->bytes, d->len);
+        atomic_store_explicit(&d->ddict, p, memory_order_release);
+    }
+    pthread_mutex_unlock(&d->digest);
+    return p;
+}
+
+/* ---- contexts, one a thread */
+
+struct contexts {
+    ZSTD_CCtx *c;
+    ZSTD_DCtx *d;
+};
+
+static pthread_key_t key;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+
+static void contexts_free(void *p)
+{
+    struct contexts *x = p;
+    ZSTD_freeCCtx(x->c);
+    ZSTD_freeDCtx(x->d);
+    free(x);
+}
+
+static void key_make(void)
+{
+    int no = pthread_key_create(&key, contexts_free);
+    assert(no == 0);
+}
+
+static struct contexts *contexts_get(void)
+{
+    pthread_once(&key_once, key_make);
+    struct contexts *x = pthread_getspecific(key);
+    if (x == NULL && (x = calloc(1, sizeof *x)) != NULL && pthread_setspecific(key, x) != 0) {
+        free(x);
+        x = NULL;
+    }
+    return x;
+}
+
+enum rc dict_compress(struct dict *dict, int level, struct slice src, uint8_t *dst, size_t cap,
+                      size_t *len_out)
+{
+    struct contexts *x = contexts_get();
+    ZSTD_CDict *c = cdict_of(dict, level);
+    if (x == NULL || c == NULL)
+        return RC_NOMEM;
+    if (x->c == NULL) {
+        if ((x->c = ZSTD_createCCtx()) == NULL)
+            return RC_NOMEM;
+        /* The block's header has what the frame's would repeat. */
+        ZSTD_CCtx_setParameter(x->c, ZSTD_c_contentSizeFlag, 0);
+        ZSTD_CCtx_setParameter(x->c, ZSTD_c_dictIDFlag, 0);
+    }
+    if (ZSTD_isError(ZSTD_CCtx_refCDict(x->c, c)))
+        return RC_NOMEM;
+    size_t n = ZSTD_compress2(x->c, dst, cap, src.ptr, src.len);
+    ZSTD_CCtx_refCDict(x->c, NULL);
+    if (ZSTD_isError(n) || n >= src.len)
+        return RC_TOO_LARGE;
+    *len_out = n;
+    return RC_OK;
+}
+
+enum rc dict_decompress(struct dict *dict, struct slice src, uint8_t *dst, size_t raw_len,
+                        struct err *err)
+{
+    struct contexts *x = contexts_get();
+    ZSTD_DDict *d = ddict_of(dict);
+    if (x == NULL || d == NULL || (x->d == NULL && (x->d = ZSTD_createDCtx()) == NULL))
+        return err_set(err, RC_NOMEM, 0, "no memory to decompress with a dictionary");
+    size_t n = ZSTD_decompress_usingDDict(x->d, dst, raw_len, src.ptr, src.len, d);
+    if (ZSTD_isError(n))
+        return err_set(err, RC_CORRUPT, 0, "zstd with dictionary %u: %s", dict->number,
+                       ZSTD_getErrorName(n));
+    return n == raw_len ? RC_OK
+                        : err_set(err, RC_CORRUPT, 0, "zstd with dictionary %u: %zu bytes, not %zu",
+                                  dict->number, n, raw_len);
+}

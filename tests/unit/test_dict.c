@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dictionaries: training, its refusals, and exact round trips with every level. */
+#include "storage/codec.h"
+#include "storage/dict.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static uint64_t rnd_state = 11;
+
+static unsigned rnd(unsigned below)
+{
+    rnd_state = rnd_state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(rnd_state >> 33) % below;
+}
+
+static void put_sample(struct buf *b)
+{
+    static const char *const agents[] = {"Mozilla/5.0 (X11; Linux x86_64)", "curl/7.88.1",
+                                         "Googlebot/2.1 (+http://www.google.com/bot.html)"};
+    for (int i = 0; i < 20; i++)
+        buf_printf(b, "{\"client\":\"10.%u.%u.%u\",\"path\":\"/articles/%u/comments\",\"agent\":\"%s\"}\n",
+                   rnd(256), rnd(256), rnd(256), rnd(5000), agents[rnd(3)]);
+}
+
+static void make_samples(struct buf *samples, size_t *sizes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t before = samples->len;
+        put_sample(samples);
+        sizes[i] = samples->len - before;
+    }
+}
+
+static void test_round_trip_and_gain(void **state)
+{
+    struct buf samples = {0}, bytes = {0}, sample = {0};
+    size_t sizes[200];
+    (void)state;
+    make_samples(&samples, sizes, 200);
+    assert_int_equal(dict_train(buf_slice(&samples), sizes, 200, 16 * 1024, &bytes), RC_OK);
+    struct dict *d = dict_make(7, buf_slice(&bytes));
+    assert_non_null(d);
+    assert_int_equal(dict_number(d), 7);
+    assert_true(slice_eq(dict_bytes(d), buf_slice(&bytes)));
+    put_sample(&sample);
+    uint8_t *packed = malloc(codec_bound(CODEC_ZSTD, sample.len)), *back = malloc(sample.len);
+    size_t with = 0, without = 0;
+    for (int level = 1; level <= 15; level++) {
+        size_t cap = codec_bound(CODEC_ZSTD, sample.len);
+        assert_int_equal(dict_compress(d, level, buf_slice(&sample), packed, cap, &with), RC_OK);
+        assert_int_equal(dict_decompress(d, slice_of(packed, with), back, sample.len, NULL), RC_OK);
+        assert_memory_equal(back, sample.ptr, sample.len);
+    }
+    assert_int_equal(codec_compress(CODEC_ZSTD, 15, buf_slice(&sample), packed,
+                                    codec_bound(CODEC_ZSTD, sample.len), &without),
+                     RC_OK);
+    assert_true(with < without);
+    /* Another dictionary, or none, does not open it. */
+    assert_int_equal(dict_compress(d, 3, buf_slice(&sample), packed, sample.len, &with), RC_OK);
+    assert_int_equal(dict_decompress(d, slice_of(packed, with), back, sample.len - 1, NULL),
+                     RC_CORRUPT);
+    packed[with / 2] ^= 0xff;
+    (void)!dict_decompress(d, slice_of(packed, with), back, sample.len, NULL);
+    dict_release(dict_retain(d));
+    dict_release(d);
+    dict_release(NULL);
+    free(packed);
+    free(back);
+    buf_done(&samples);
+    buf_done(&bytes);
+    buf_done(&sample);
+}
+
+static void test_nothing_to_learn(void **state)
+{
+    struct buf samples = {0}, bytes = {0};
+    size_t sizes[100];
+    (void)state;
+    make_samples(&samples, sizes, 5);
+    assert_int_equal(dict_train(buf_slice(&samples), sizes, 5, 4096, &bytes), RC_NOT_FOUND);
+    assert_int_equal(dict_train(SLICE_NONE, sizes, 0, 4096, &bytes), RC_NOT_FOUND);
+    samples.len = 0;
+    make_samples(&samples, sizes, 10); /* less than four times the dictionary */
+    assert_int_equal(dict_train(buf_slice(&samples), sizes, 10, 64 * 1024, &bytes), RC_NOT_FOUND);
+    assert_int_equal(bytes.len, 0);
+    /* Equal samples: whatever it answers, it does not fail otherwise. */
+    samples.len = 0;
+    for (size_t i = 0; i < 100; i++) {
+        buf_put_str(&samples, "the same sample of forty-two bytes, always");
+        sizes[i] = 42;
+    }
+    enum rc rc = dict_train(buf_slice(&samples), sizes, 100, 1024, &bytes);
+    assert_true(rc == RC_OK || rc == RC_NOT_FOUND);
+    buf_done(&samples);
+    buf_done(&bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip_and_gain),
+        cmocka_unit_test(test_nothing_to_learn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
