@@ -21,6 +21,7 @@
 #include "server/http.h"
 
 #include "server/budget.h"
+#include "server/pool.h"
 #include "server/listen.h"
 #include "server/log.h"
 
@@ -98,6 +99,7 @@ struct http {
     struct http_options o;
     struct MHD_Daemon *daemon;
     struct budget budget;
+    struct pool pool;
     uint64_t idle_ns, header_ns, body_ns, wait_ns, body_max, discard_max;
     char address[80];
     _Atomic bool stopping; /* new requests are refused */
@@ -237,6 +239,10 @@ static void settle(struct conn *conn)
 static bool body_resize(struct conn *conn, uint64_t cap)
 {
     struct buf *body = &conn->call.body;
+    if (body->ptr == NULL)
+        *body = pool_take(&conn->http->pool, cap);
+    if (body->cap >= cap)
+        return true; /* what it has beyond cap is counted when the body is complete */
     uint8_t *p = (uint8_t *)realloc(body->ptr, cap);
     if (p != NULL) {
         body->ptr = p;
@@ -573,7 +579,7 @@ static bool admit(struct conn *conn, bool uri_ok)
 static void discard_body(struct conn *conn)
 {
     conn->stage = STAGE_DISCARD;
-    buf_done(&conn->call.body);
+    pool_give(&conn->http->pool, &conn->call.body);
     settle(conn);
     set_deadline(conn, DISCARD_NS, TO_READ);
 }
@@ -716,7 +722,7 @@ static void finished(struct api_call *call)
     if (conn->stage != STAGE_WORK)
         return; /* answered inline */
     if (call->reply.more == NULL)
-        buf_done(&call->body);
+        pool_give(&http->pool, &call->body);
     settle(conn);
     conn->stage = STAGE_READY;
     MHD_resume_connection(conn->mhd);
@@ -761,6 +767,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
         return;
     assert(conn->stage != STAGE_WORK && conn->stage != STAGE_MORE && !conn->share.waiting);
     if (conn->has_call) {
+        pool_give(&conn->http->pool, &conn->call.body);
         api_call_done(&conn->call);
         budget_release(&conn->http->budget, &conn->share);
         conn->counted = 0;
@@ -845,6 +852,7 @@ static void stop_sweeper(struct http *http)
 static void http_free(struct http *http)
 {
     budget_done(&http->budget);
+    pool_done(&http->pool);
     pthread_cond_destroy(&http->wake_sweeper);
     pthread_mutex_destroy(&http->lock);
     free(http);
@@ -869,6 +877,7 @@ enum rc http_start(const struct http_options *options, struct http **out, struct
     http->discard_max =
         2 * http->body_max > DISCARD_BYTES ? 2 * http->body_max : DISCARD_BYTES;
     budget_init(&http->budget, config->http_max_in_flight, on_budget);
+    pool_init(&http->pool, config->http_max_in_flight / 4);
     pthread_mutex_init(&http->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

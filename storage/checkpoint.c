@@ -346,7 +346,8 @@ static void drop_carried(struct index *ix, const struct place *places, struct id
     }
     ix->block_bytes += bytes;
     ix->blocks += n;
-    memmove(ix->pending, ix->pending + n, (ix->pending_count - n) * sizeof(struct pending *));
+    if (n != 0)
+        memmove(ix->pending, ix->pending + n, (ix->pending_count - n) * sizeof(struct pending *));
     ix->pending_count -= n;
     ix->cut = false;
     pthread_mutex_unlock(&ix->table);
@@ -563,6 +564,7 @@ void *checkpoint_main(void *arg)
 {
     struct store *store = arg;
     bool complaining = false;
+    pthread_setname_np(pthread_self(), "checkpoint");
     uint64_t last_ms = mono_ms();
     pthread_mutex_lock(&store->wake);
     while (!store->stopping) {

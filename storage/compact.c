@@ -673,6 +673,7 @@ void *compact_main(void *arg)
 {
     struct store *store = arg;
     bool complaining = false;
+    pthread_setname_np(pthread_self(), "compaction");
     pthread_mutex_lock(&store->wake);
     while (!store->stopping) {
         struct timespec until;

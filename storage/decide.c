@@ -493,12 +493,14 @@ static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to
 {
     struct index *ix = touch->index;
     enum rc rc = RC_OK;
-    size_t i = from;
+    size_t i = from, ids = 0;
+    for (size_t k = from; k < to; k++)
+        ids += txn->plan[txn->order[k]].keyed;
     pthread_mutex_lock(&ix->write);
     pthread_mutex_lock(&ix->table);
     if (!touch->ticketed)
         touch->ticketed = index_ticket_locked(ix, &touch->ticket);
-    bool ready = touch->ticketed && index_reserve_locked(ix, to - from);
+    bool ready = touch->ticketed && index_reserve_locked(ix, ids);
     pthread_mutex_unlock(&ix->table);
     rc = ready ? index_begin_run_locked(ix) : RC_NOMEM;
     for (; i < to && rc == RC_OK; i++) {

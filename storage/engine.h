@@ -251,7 +251,8 @@ MUST_CHECK enum rc pending_pack(struct index *index, struct pending *pending, st
  * Room must have been reserved with index_reserve_locked. Caller holds table. */
 void index_apply_locked(struct index *index, const struct row *row, uint64_t hash, uint64_t old,
                         bool old_live);
-MUST_CHECK bool index_reserve_locked(struct index *index, size_t rows);
+/* ids: rows with a client's id that will be applied. */
+MUST_CHECK bool index_reserve_locked(struct index *index, size_t ids);
 uint64_t index_hash(const struct index *index, struct slice id);
 /* Tickets. Issue: caller holds table. Pass: without locks; calls what became ready. */
 MUST_CHECK bool index_ticket_locked(struct index *index, uint64_t *ticket_out);

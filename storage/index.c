@@ -474,6 +474,13 @@ enum rc pending_pack(struct index *index, struct pending *pending, struct err *e
     if (!mine)
         return RC_OK;
     enum rc rc = pack_rows(index, pending->rows, &record, err);
+    /* Packing reserves for the worst case; what stays until the checkpoint is a tenth of it. */
+    struct buf exact = {0};
+    if (rc == RC_OK && buf_reserve(&exact, record.len)) {
+        buf_put_slice(&exact, buf_slice(&record));
+        buf_done(&record);
+        record = exact;
+    }
     struct rows *rows = NULL;
     pthread_mutex_lock(&index->table);
     if (rc == RC_OK) {
@@ -502,9 +509,10 @@ uint64_t index_hash(const struct index *index, struct slice id)
     return XXH3_64bits_withSeed(id.ptr, id.len, seed) & index->store->hash_mask; /* leading bits */
 }
 
-bool index_reserve_locked(struct index *index, size_t rows)
+bool index_reserve_locked(struct index *index, size_t ids)
 {
-    return idmap_reserve(&index->ids, rows) && seqset_reserve(&index->dead, 2 * rows);
+    /* Made rows add nothing to either table; an id may kill a row and be a tombstone. */
+    return ids == 0 || (idmap_reserve(&index->ids, ids) && seqset_reserve(&index->dead, 2 * ids));
 }
 
 static void kill_row(struct index *index, uint64_t seq)

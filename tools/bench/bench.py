@@ -225,8 +225,8 @@ def measure_cold(b, corpus, daemon):
 
 def part_get(b):
     requests = 10000 if b.o.quick else 30000
-    b.report.begin("get", f"{requests} random documents a round on keep-alive connections; constant "
-                          "1 KB: the same libmicrohttpd")
+    b.report.begin("get", f"{requests} random documents a round on keep-alive connections; "
+                          "constant 1 KB: the same libmicrohttpd")
     for corpus in b.corpora:
         want = WANT_GET.get(corpus.name, 7)
         with Constant(b.o.build, 2) as constant:
@@ -260,8 +260,9 @@ def part_mget(b):
                                     n + 1) for n in range(b.rounds)]
                 b.report.row(corpus.name, f"mget of {docs}: CPU a document",
                              [r["cpu"] / requests / docs * 1e6 for r in rows], "µs")
-                b.report.row(corpus.name, f"mget of {docs}: p50", [r["p50_us"] for r in rows], "µs")
-                b.report.row(corpus.name, f"mget of {docs}: p99", [r["p99_us"] for r in rows], "µs")
+                for key in ("p50", "p99"):
+                    b.report.row(corpus.name, f"mget of {docs}: {key}",
+                                 [r[f"{key}_us"] for r in rows], "µs")
 
 
 def part_latency(b):
