@@ -2,6 +2,7 @@
 /* The way of a call through the room: admitted by its headers, run inline or on a worker. */
 #include "api/call.h"
 
+#include "api/every.h"
 #include "api/gzip.h"
 #include "api/handlers.h"
 #include "api/names.h"
@@ -22,18 +23,26 @@ enum rc api_create(const struct api_options *options, struct api **out, struct e
     api->o = *options;
     api->major = atoi(options->identity_version);
     enum rc rc = registry_create(&api->names, err);
+    if (rc == RC_OK)
+        rc = every_start(&api->every, err);
     if (rc != RC_OK) {
-        free(api);
+        api_destroy(api);
         return rc;
     }
     *out = api;
     return RC_OK;
 }
 
+enum rc api_every(struct api *api, uint64_t ms, void (*fn)(void *arg), void *arg, struct err *err)
+{
+    return every_add(api->every, ms, fn, arg, err);
+}
+
 void api_destroy(struct api *api)
 {
     if (api == NULL)
         return;
+    every_stop(api->every); /* first: its jobs use the rest */
     registry_destroy(api->names);
     free(api);
 }

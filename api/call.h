@@ -109,7 +109,11 @@ struct api {
     struct api_options o;
     int major;               /* of identity_version: 7 adds _type */
     struct registry *names;  /* api/names.h */
+    struct every *every;     /* api/every.h: the housekeeping thread */
 };
+/* Call fn(arg) about every `ms` milliseconds on the housekeeping thread, until api_destroy. */
+MUST_CHECK enum rc api_every(struct api *api, uint64_t ms, void (*fn)(void *arg), void *arg,
+                             struct err *err);
 uint64_t clock_ms(void);  /* wall clock, ms since 1970 */
 uint64_t clock_ns(void);  /* monotonic */
 uint64_t call_took_ms(const struct api_call *call);
