@@ -22,8 +22,9 @@ comma := ,
 BUILD ?= build$(if $(SANITIZE),/$(subst $(comma),-,$(SANITIZE)))
 
 DEPS = gcc libc6-dev make libmicrohttpd-dev libcjson-dev liblmdb-dev libzstd-dev liblz4-dev \
-       zlib1g-dev libxxhash-dev libyaml-dev
-DEPS_TEST = libcmocka-dev python3 python3-pytest zstd
+       zlib1g-dev libxxhash-dev libyaml-dev libcurl4-gnutls-dev libgnutls28-dev \
+       libcrypt-dev
+DEPS_TEST = libcmocka-dev python3 python3-pytest zstd openssl
 DEPS_CLIENTS = python3-venv $(if $(shell command -v npm),,npm)
 
 # ---- flags
@@ -40,8 +41,8 @@ EXTRA_LD = -Wl,-z,relro -Wl,-z,now
 endif
 OUR_CFLAGS = -std=gnu17 -pthread $(WARN) $(EXTRA) $(FUZZ_CFLAGS)
 OUR_CPPFLAGS = -D_GNU_SOURCE -I. -MMD -MP
-LIBS_STOW = -llmdb -lzstd -llz4 -lz -lxxhash -lyaml
-LIBS_API = -lcjson
+LIBS_STOW = -llmdb -lzstd -llz4 -lz -lxxhash -lyaml -lcrypt
+LIBS_API = -lcjson -lcurl -lgnutls
 LIBS_SERVER = -lmicrohttpd
 COMPILE = $(CC) $(OUR_CPPFLAGS) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS)
 LINK = $(CC) $(OUR_CFLAGS) $(CFLAGS) $(EXTRA_LD) $(LDFLAGS)
@@ -77,7 +78,7 @@ $(LIBSTOW) $(LIBAPI):
 $(BUILD)/stowd: $(SERVER) $(LIBAPI) $(LIBSTOW)
 	$(LINK) -o $@ $^ $(LIBS_SERVER) $(LIBS_API) $(LIBS_STOW) -lm
 
-$(BUILD)/stowctl: $(BUILD)/tools/stowctl.o $(LIBSTOW)
+$(BUILD)/stowctl: $(BUILD)/tools/stowctl.o $(BUILD)/tools/stowctl_user.o $(LIBSTOW)
 	$(LINK) -o $@ $^ $(LIBS_STOW) -lm
 
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(LIBAPI) $(LIBSTOW)
@@ -117,8 +118,9 @@ test-unit: unit-build ## unit tests only
 fuzz-replay: fuzz-replay-build ## every fuzz target over its corpus
 	@$(RUNTESTS) --replay $(REPLAY)
 
-crash: all ## SIGKILL under load (ROUNDS=)
+crash: all ## SIGKILL under load (ROUNDS=), power cuts (root)
 	STOWD=$(abspath $(BUILD))/stowd STOWD_CRASH_ROUNDS=$(ROUNDS) $(PYTEST) tests/http/test_durability.py
+	STOWD=$(abspath $(BUILD))/stowd $(PYTHON) tests/crash/powercut.py
 
 unit-build: $(UNIT)
 fuzz-replay-build: $(REPLAY)

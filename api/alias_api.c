@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* _alias and _aliases. Changes are judged and made under the naming lock, index by index: another
- * request sees all of a change to one index or nothing of it. */
+/* _alias and _aliases. Under the naming lock a request is first planned (what will the aliases of
+ * each index be?) and judged as a whole, then made, index by index: another request sees all of it at
+ * one index or nothing. */
 #include "api/aliases.h"
 #include "api/handlers.h"
-#include "api/names.h"
+#include "api/indices.h"
+#include "api/names_view.h"
 #include "api/settings.h"
 
 #include <stdlib.h>
@@ -198,11 +200,38 @@ static void change_done(struct change *change)
     buf_done(&change->properties);
 }
 
-static enum rc add_names(struct index_meta *meta, const struct change *change, struct buf *scratch,
-                         struct err *err)
+/* What will be of each index of the view. */
+struct plan {
+    struct names_view view;
+    struct buf *next; /* aliases of those that are touched */
+    bool *touched, *gone;
+};
+
+static void plan_done(struct plan *plan)
+{
+    for (size_t i = 0; plan->next != NULL && i < plan->view.count; i++)
+        buf_done(&plan->next[i]);
+    free(plan->next);
+    free(plan->touched);
+    free(plan->gone);
+    names_view_close(&plan->view);
+}
+
+static enum rc plan_open(struct api *api, struct plan *plan, struct err *err)
+{
+    *plan = (struct plan){.next = NULL};
+    TRY(names_view_open(api, &plan->view, err));
+    plan->next = calloc(plan->view.count + 1, sizeof *plan->next);
+    plan->touched = calloc(plan->view.count + 1, sizeof *plan->touched);
+    plan->gone = calloc(plan->view.count + 1, sizeof *plan->gone);
+    return plan->next == NULL || plan->touched == NULL || plan->gone == NULL
+               ? err_set(err, RC_NOMEM, 0, "out of memory for aliases")
+               : RC_OK;
+}
+
+static enum rc add_names(const struct change *change, struct buf *aliases, struct err *err)
 {
     struct slice list = buf_slice(&change->names), name;
-    buf_put_slice(scratch, meta->aliases);
     while (next_word(&list, &name)) {
         struct buf one = {NULL, 0, 0, false};
         buf_put_byte(&one, '{');
@@ -213,58 +242,82 @@ static enum rc add_names(struct index_meta *meta, const struct change *change, s
         buf_put_byte(&one, '}');
         enum rc rc = one.failed
                          ? err_set(err, RC_NOMEM, 0, "out of memory for aliases")
-                         : aliases_read(json_root(buf_slice(&one)), SLICE_NONE, scratch, err);
+                         : aliases_read(json_root(buf_slice(&one)), SLICE_NONE, aliases, err);
         buf_done(&one);
         TRY(rc);
     }
-    meta->aliases = buf_slice(scratch);
     return RC_OK;
 }
 
-static void remove_names(struct index_meta *meta, struct change *change, struct buf *scratch)
+static void remove_names(struct change *change, struct buf *aliases)
 {
     struct slice key;
-    struct json_value value, aliases = json_value_of(meta->aliases);
-    if (aliases.type != JSON_OBJECT)
-        return;
-    buf_put_slice(scratch, meta->aliases);
-    struct json_scan scan = json_enter(aliases);
-    while (json_member(&scan, &key, &value)) {
+    struct json_value value;
+    struct buf old = {NULL, 0, 0, false};
+    buf_put_slice(&old, buf_slice(aliases));
+    struct json_scan scan = json_enter(json_root(buf_slice(&old)));
+    while (!old.failed && json_member(&scan, &key, &value)) {
         struct buf name = {NULL, 0, 0, false};
         json_unquote(key, &name);
         if (wanted(buf_slice(&change->names), buf_slice(&name))) {
-            json_put(scratch, key, SLICE_NONE);
+            json_put(aliases, key, SLICE_NONE);
             change->hits++;
         }
         buf_done(&name);
     }
-    meta->aliases = buf_slice(scratch);
+    aliases->failed = aliases->failed || old.failed;
+    buf_done(&old);
 }
 
-static enum rc change_one(struct index_meta *meta, void *arg, struct buf *scratch, struct err *err)
+static int by_name(const void *key, const void *item)
 {
-    struct change *change = arg;
-    if (change->kind == CHANGE_ADD)
-        return add_names(meta, change, scratch, err);
-    remove_names(meta, change, scratch);
-    return RC_OK;
+    return strcmp(index_name(key), index_name(*(struct index *const *)item));
 }
 
-/* No alias may have the name of an index; an index that this request removes does not count. */
-static enum rc check_names(struct api *api, const struct change *change, const struct change *all,
-                           size_t count, struct err *err)
+static enum rc plan_index(struct plan *plan, struct change *change, const struct index *index,
+                          struct err *err)
+{
+    struct index **found = bsearch(index, plan->view.index, plan->view.count,
+                                   sizeof *plan->view.index, by_name);
+    if (found == NULL) /* deleted meanwhile */
+        return RC_OK;
+    size_t i = (size_t)(found - plan->view.index);
+    if (!plan->touched[i])
+        buf_put_slice(&plan->next[i], plan->view.meta[i]->aliases.len == 0
+                                          ? SLICE_LIT("{}")
+                                          : plan->view.meta[i]->aliases);
+    plan->touched[i] = true;
+    if (change->kind == CHANGE_REMOVE_INDEX)
+        plan->gone[i] = true;
+    else if (change->kind == CHANGE_ADD)
+        TRY(add_names(change, &plan->next[i], err));
+    else
+        remove_names(change, &plan->next[i]);
+    return plan->next[i].failed ? err_set(err, RC_NOMEM, 0, "out of memory for aliases") : RC_OK;
+}
+
+/* No alias may have the name of an index or data stream; an index that this request removes does not
+ * count. */
+static enum rc check_names(struct api *api, const struct plan *plan, const struct change *change,
+                           const struct change *all, size_t count, struct err *err)
 {
     struct slice list = buf_slice(&change->names), name;
     while (change->kind == CHANGE_ADD && next_word(&list, &name)) {
         struct index *index;
         bool removed = false;
+        size_t at;
         TRY(aliases_check_name(name, err));
         for (size_t i = 0; i < count; i++)
             removed = removed || (all[i].kind == CHANGE_REMOVE_INDEX &&
                                   wanted(buf_slice(&all[i].indices), name));
-        if (removed || store_index_acquire(api->o.store, name, &index) != RC_OK)
+        if (store_index_acquire(api->o.store, name, &index) == RC_OK)
+            index_release(index);
+        else if (names_view_stream(&plan->view, name, &at))
+            removed = false;
+        else
             continue;
-        index_release(index);
+        if (removed)
+            continue;
         return err_set(err, RC_INVALID, 0,
                        "Invalid alias name [%.*s]: an index or data stream exists with the same "
                        "name as the alias",
@@ -273,45 +326,135 @@ static enum rc check_names(struct api *api, const struct change *change, const s
     return RC_OK;
 }
 
-static enum rc apply_one(struct api *api, struct change *change, struct slice *missing,
-                         struct err *err)
+static enum rc plan_change(struct api *api, struct plan *plan, struct change *change,
+                           struct slice *missing, struct err *err)
 {
-    struct names_options options = {.expand = EXPAND_OPEN | EXPAND_CLOSED,
-                                    .forbid_aliases = change->kind != CHANGE_REMOVE};
+    bool index = change->kind == CHANGE_REMOVE_INDEX;
+    struct names_options options = {.expand = EXPAND_OPEN | EXPAND_CLOSED, .forbid_aliases = index};
     struct names_list list;
     TRY(names_resolve(api, buf_slice(&change->indices), &options, &list, missing, err));
-    enum rc rc = RC_OK;
-    for (size_t i = 0; rc == RC_OK && i < list.count; i++) {
-        if (change->kind == CHANGE_REMOVE_INDEX)
-            rc = store_index_delete(api->o.store, list.index[i], err);
-        else
-            rc = names_change_meta(api, list.index[i], change_one, change, err);
-    }
+    enum rc rc = index ? indices_check_streams(api, &list, "deleted", err) : RC_OK;
+    if (rc == RC_OK)
+        rc = names_list_blocked(&list, index ? USE_DELETE : USE_CHANGE, err);
+    for (size_t i = 0; rc == RC_OK && i < list.count; i++)
+        rc = plan_index(plan, change, list.index[i], err);
     names_list_done(&list);
     return rc;
 }
 
-/* Judge all, then make all: indices go first, their names may be wanted for aliases. Replies. */
+/* ---- one write index for each alias */
+struct mark {
+    struct buf alias;
+    struct slice unit; /* the index, or its data stream */
+};
+
+static int mark_order(const void *a, const void *b)
+{
+    const struct mark *x = a, *y = b;
+    int c = slice_cmp(buf_slice(&x->alias), buf_slice(&y->alias));
+    return c != 0 ? c : slice_cmp(x->unit, y->unit);
+}
+
+static bool gather_marks(const struct plan *plan, size_t i, struct buf *marks)
+{
+    struct slice key, stream = plan->view.info[i].stream;
+    struct json_value properties, flag;
+    struct json_value aliases = json_value_of(
+        plan->touched[i] ? buf_slice(&plan->next[i]) : plan->view.meta[i]->aliases);
+    struct json_scan scan = json_enter(aliases);
+    while (!plan->gone[i] && aliases.type == JSON_OBJECT && json_member(&scan, &key, &properties)) {
+        if (!json_find(properties, "is_write_index", &flag) || flag.type != JSON_TRUE)
+            continue;
+        struct mark mark = {{NULL, 0, 0, false},
+                            stream.len != 0 ? stream : slice_str(index_name(plan->view.index[i]))};
+        json_unquote(key, &mark.alias);
+        buf_put(marks, &mark, sizeof mark);
+        if (marks->failed || mark.alias.failed) {
+            buf_done(&mark.alias);
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum rc check_marks(const struct plan *plan, struct err *err)
+{
+    struct buf marks = {NULL, 0, 0, false};
+    bool ok = true;
+    enum rc rc = RC_OK;
+    for (size_t i = 0; ok && i < plan->view.count; i++)
+        ok = gather_marks(plan, i, &marks);
+    struct mark *mark = (struct mark *)(void *)marks.ptr; /* malloc'ed: aligned */
+    size_t count = marks.len / sizeof *mark;
+    if (!ok)
+        rc = err_set(err, RC_NOMEM, 0, "out of memory for aliases");
+    if (count > 1)
+        qsort(mark, count, sizeof *mark, mark_order);
+    for (size_t i = 1; rc == RC_OK && i < count; i++)
+        if (slice_eq(buf_slice(&mark[i - 1].alias), buf_slice(&mark[i].alias)) &&
+            !slice_eq(mark[i - 1].unit, mark[i].unit))
+            rc = err_set(err, RC_INVALID, 0,
+                         "alias [%.*s] has more than one write index [%.*s,%.*s]",
+                         SLICE_FMT(buf_slice(&mark[i].alias)), SLICE_FMT(mark[i - 1].unit),
+                         SLICE_FMT(mark[i].unit));
+    for (size_t i = 0; i < count; i++)
+        buf_done(&mark[i].alias);
+    buf_done(&marks);
+    return rc;
+}
+
+/* ---- making */
+static enum rc set_aliases(struct index_meta *meta, void *arg, struct buf *scratch, struct err *err)
+{
+    const struct buf *next = arg;
+    (void)scratch;
+    (void)err;
+    meta->aliases = buf_slice(next);
+    return RC_OK;
+}
+
+/* Indices go first: their names may be wanted for aliases. */
+static enum rc make(struct api *api, struct plan *plan, struct err *err)
+{
+    for (size_t i = 0; i < plan->view.count; i++) {
+        if (!plan->gone[i])
+            continue;
+        enum rc rc = store_index_delete(api->o.store, plan->view.index[i], err);
+        if (rc != RC_NOT_FOUND)
+            TRY(rc);
+    }
+    for (size_t i = 0; i < plan->view.count; i++)
+        if (plan->touched[i] && !plan->gone[i])
+            TRY(names_change_meta(api, plan->view.index[i], set_aliases, &plan->next[i], err));
+    return RC_OK;
+}
+
+static enum rc plan_all(struct api *api, struct plan *plan, struct change *changes, size_t count,
+                        const struct change **idle, struct slice *missing, struct err *err)
+{
+    TRY(plan_open(api, plan, err));
+    for (size_t i = 0; i < count; i++)
+        TRY(check_names(api, plan, &changes[i], changes, count, err));
+    for (size_t i = 0; i < count; i++) {
+        TRY(plan_change(api, plan, &changes[i], missing, err));
+        if (changes[i].kind == CHANGE_REMOVE && changes[i].hits == 0 && changes[i].must_exist)
+            *idle = &changes[i];
+    }
+    return check_marks(plan, err);
+}
+
 static void apply(struct api_call *call, struct change *changes, size_t count)
 {
     struct err err = {RC_OK, 0, ""};
     struct slice missing = SLICE_NONE;
-    struct change *idle = NULL;
-    enum rc rc = RC_OK;
+    const struct change *idle = NULL;
+    struct plan plan = {.next = NULL};
     registry_lock(call->api->names);
-    for (size_t i = 0; rc == RC_OK && i < count; i++)
-        rc = check_names(call->api, &changes[i], changes, count, &err);
-    for (size_t i = 0; rc == RC_OK && i < count; i++)
-        if (changes[i].kind == CHANGE_REMOVE_INDEX)
-            rc = apply_one(call->api, &changes[i], &missing, &err);
-    for (size_t i = 0; rc == RC_OK && i < count; i++) {
-        if (changes[i].kind == CHANGE_REMOVE_INDEX)
-            continue;
-        rc = apply_one(call->api, &changes[i], &missing, &err);
-        if (changes[i].kind == CHANGE_REMOVE && changes[i].hits == 0 && changes[i].must_exist)
-            idle = &changes[i];
-    }
+    enum rc rc = plan_all(call->api, &plan, changes, count, &idle, &missing, &err);
+    if (rc == RC_OK && idle == NULL)
+        rc = make(call->api, &plan, &err);
     registry_unlock(call->api->names);
+    plan_done(&plan);
     if (rc == RC_NOT_FOUND)
         reply_no_index(call, missing);
     else if (rc != RC_OK)

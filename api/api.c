@@ -2,11 +2,17 @@
 /* The way of a call through the room: admitted by its headers, run inline or on a worker. */
 #include "api/call.h"
 
+#include "api/access.h"
+#include "api/door.h"
 #include "api/every.h"
 #include "api/gzip.h"
 #include "api/handlers.h"
+#include "api/metrics.h"
 #include "api/names.h"
+#include "api/retention.h"
 #include "api/routes.h"
+#include "api/search.h"
+#include "api/tasks.h"
 #include "config/limits.h"
 
 #include <strings.h>
@@ -22,9 +28,22 @@ enum rc api_create(const struct api_options *options, struct api **out, struct e
         return err_set(err, RC_NOMEM, 0, "api: out of memory");
     api->o = *options;
     api->major = atoi(options->identity_version);
+    api->started_ns = clock_ns();
     enum rc rc = registry_create(&api->names, err);
     if (rc == RC_OK)
+        rc = contexts_create(&api->contexts, err);
+    if (rc == RC_OK)
+        rc = jobs_create(options->store, &api->jobs, err);
+    if (rc == RC_OK)
+        rc = metrics_create(&api->metrics, err);
+    if (rc == RC_OK && options->users_file != NULL)
+        rc = access_create(api, &api->access, err);
+    if (rc == RC_OK)
         rc = every_start(&api->every, err);
+    if (rc == RC_OK)
+        rc = api_every(api, 1000, contexts_expire, api->contexts, err);
+    if (rc == RC_OK)
+        rc = retention_start(api, err);
     if (rc != RC_OK) {
         api_destroy(api);
         return rc;
@@ -38,11 +57,27 @@ enum rc api_every(struct api *api, uint64_t ms, void (*fn)(void *arg), void *arg
     return every_add(api->every, ms, fn, arg, err);
 }
 
+void api_stop(struct api *api)
+{
+    jobs_stop(api->jobs);
+    if (api->access != NULL)
+        door_stop(api->access->door);
+}
+
+enum rc api_reload(struct api *api, struct err *err)
+{
+    return api->access == NULL ? RC_OK : access_reload(api->access, err);
+}
+
 void api_destroy(struct api *api)
 {
     if (api == NULL)
         return;
     every_stop(api->every); /* first: its jobs use the rest */
+    jobs_destroy(api->jobs);
+    contexts_destroy(api->contexts);
+    access_destroy(api->access);
+    metrics_destroy(api->metrics);
     registry_destroy(api->names);
     free(api);
 }
@@ -70,10 +105,27 @@ static void allowed_list(unsigned allowed, char out[static 64])
             n += (size_t)snprintf(out + n, 64 - n, "%s%s", n == 0 ? "" : ", ", method_names[m]);
 }
 
+/* "/_something", which would be the name of an index if it could. */
+static bool is_lone_name(struct slice path)
+{
+    return path.len > 2 && path.ptr[1] == '_' && memchr(path.ptr + 1, '/', path.len - 1) == NULL;
+}
+
 /* No row takes the call: an unknown path, or a method that the path does not take. */
 static void refuse_route(struct api_call *call, unsigned allowed)
 {
     char list[64];
+    if (allowed == 0 && call->method == API_PUT && is_lone_name(call->path)) {
+        struct slice name = slice_of(call->path.ptr + 1, call->path.len - 1);
+        struct buf members = {0};
+        json_str(&members, "index", name);
+        json_cstr(&members, "index_uuid", "_na_");
+        reply_error_with(call, 400, "invalid_index_name_exception", buf_slice(&members),
+                         "Invalid index name [%.*s], must not start with '_', '-', or '+'",
+                         SLICE_FMT(name));
+        buf_done(&members);
+        return;
+    }
     if (allowed == 0) {
         /* Elasticsearch sends the error as a string; shippers look for error.type (facts of their
          * sources: Fluentd, Vector, OpenTelemetry), so it is an object here. */
@@ -183,21 +235,50 @@ static bool admit_body(struct api_call *call)
     return true;
 }
 
-bool api_admit(struct api *api, struct api_call *call)
+/* Who calls is known, or need not be. */
+static enum api_admission admit_known(struct api_call *call)
 {
     struct route_path path;
     unsigned allowed = 0;
-    call->api = api;
-    call->started_ns = clock_ns();
-    call->queued = false;
-    call->route = NULL;
     if (route_split(call->path, &path))
         call->route = route_find(&path, call->method, &allowed);
     if (call->route == NULL) {
         refuse_route(call, allowed);
-        return false;
+        return API_REFUSED;
     }
-    return call_read(call) && admit_body(call);
+    return call_read(call) && access_authorize(call) && admit_body(call) ? API_ADMITTED
+                                                                         : API_REFUSED;
+}
+
+enum api_admission api_admit(struct api *api, struct api_call *call)
+{
+    call->api = api;
+    call->started_ns = clock_ns();
+    call->queued = false;
+    call->route = NULL;
+    if (api->access != NULL) {
+        enum api_admission known = access_identify(call);
+        if (known != API_ADMITTED)
+            return known;
+    }
+    return admit_known(call);
+}
+
+void api_wait(struct api *api, struct api_call *call)
+{
+    if (!door_knock(api->access->door, call->visit))
+        call->admitted(call);
+}
+
+enum api_admission api_admit_again(struct api *api, struct api_call *call)
+{
+    assert(api == call->api);
+    return access_identified(call) ? admit_known(call) : API_REFUSED;
+}
+
+void api_count(struct api *api, const struct api_call *call)
+{
+    metrics_count(api->metrics, call);
 }
 
 void api_refuse(struct api *api, struct api_call *call, int status, const char *type,

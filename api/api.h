@@ -26,6 +26,17 @@
 struct api;
 struct api_call;
 
+struct api_user {
+    const char *name, *password;
+};
+
+struct api_gauges {
+    uint64_t connections, connections_max; /* open, allowed */
+    uint64_t requests;                     /* being received, worked on or answered */
+    uint64_t in_flight, in_flight_max;     /* bytes of bodies and answers */
+    uint64_t cut;                          /* connections ended by a deadline, since start */
+};
+
 struct api_options {
     struct store *store;
     struct work *work;
@@ -36,12 +47,25 @@ struct api_options {
     bool product_header;          /* X-Elastic-Product on every answer */
     const char *http_address;     /* publish address "host:port", or NULL: the Host header */
     uint64_t max_content_length;  /* bytes, also after inflating */
+    const char *reindex_whitelist;    /* hosts that source.remote may name: globs of host:port */
+    const char *reindex_certificates; /* file of authorities for https, or NULL */
+    /* Security: off without users_file. Beside the users in the file there are fixed ones, who may
+     * do all. */
+    const char *users_file;
+    const struct api_user *fixed_users;
+    size_t fixed_user_count;
+    /* What the server knows of itself, for _metrics. May be NULL. */
+    void (*gauges)(void *arg, struct api_gauges *out);
+    uint64_t retention_ms; /* how often old indices are looked for; 0: never */
     void (*event)(void *arg, int severity, const char *text); /* log line, any thread */
     void *arg;
 };
 
 MUST_CHECK enum rc api_create(const struct api_options *options, struct api **out,
                               struct err *err);
+/* The node is about to stop: jobs end at their next step, new ones are refused. */
+void api_stop(struct api *api);
+/* Calls have ended. Waits for jobs that nobody waits for. */
 void api_destroy(struct api *api);
 
 enum api_method { API_GET, API_HEAD, API_POST, API_PUT, API_DELETE, API_OPTIONS, API_OTHER };
@@ -81,6 +105,9 @@ struct api_call {
     /* Change of bytes held for this call beyond body.cap (inflated body, item tables, windows):
      * the server accounts them. May be NULL. */
     void (*charge)(struct api_call *call, int64_t bytes);
+    const uint8_t *peer; /* 16 bytes: IPv6 address, or IPv4 mapped into it; NULL: unknown */
+    /* After api_wait, on any thread: to call api_admit_again() on the server's own. */
+    void (*admitted)(struct api_call *call);
     /* out */
     struct api_reply reply;
     /* internal to api/ */
@@ -96,12 +123,29 @@ struct api_call {
     void (*state_free)(struct api_call *call);
     uint64_t started_ns;
     bool queued; /* on a worker: api_finish hands the call back by finished() */
+    const struct principal *user; /* api/access.h; NULL: security is off */
+    const struct api_key *key;    /* with user: the key that came in its place */
+    struct door_visit *visit;     /* while the password is verified */
+    unsigned needs;               /* not 0: indices without one of these privileges are left out */
     struct packed *packed; /* gzip of a streamed answer; freed by api_call_done */
 };
 
-/* Headers are there. True: go on and read the body. False: reply is set; the server sends it at
- * once when the client waits for 100-continue, else reads and throws the body away first. */
-MUST_CHECK bool api_admit(struct api *api, struct api_call *call);
+enum api_admission {
+    API_REFUSED,  /* reply is set; the server sends it at once when the client waits for
+                     100-continue, else reads and throws the body away first */
+    API_ADMITTED, /* go on and read the body */
+    API_WAITS,    /* a password must be verified first: api_wait; nothing is read meanwhile */
+};
+/* Headers are there. */
+MUST_CHECK enum api_admission api_admit(struct api *api, struct api_call *call);
+/* After API_WAITS: call->admitted() follows, from another thread or before this returns. */
+void api_wait(struct api *api, struct api_call *call);
+/* After call->admitted(): never API_WAITS. */
+MUST_CHECK enum api_admission api_admit_again(struct api *api, struct api_call *call);
+/* Read the users file again (SIGHUP). Does nothing with security off. */
+MUST_CHECK enum rc api_reload(struct api *api, struct err *err);
+/* For _metrics: the reply is set, and about to go out. */
+void api_count(struct api *api, const struct api_call *call);
 /* Body complete. True: answered on this thread without waiting for anything (reply is set). */
 MUST_CHECK bool api_try_inline(struct api *api, struct api_call *call);
 /* Queue for a worker. call->finished is called there. */

@@ -6,9 +6,11 @@
  *   K2  what is wrong with one item alone is that item's error.
  *   K3  the answer begins {"took":N,"errors":B,"items":[ without a blank, one key per item, as many
  *       items as actions: shippers compare these bytes. */
+#include "api/access.h"
 #include "api/bulk_read.h"
 #include "api/handlers.h"
 #include "api/outcome.h"
+#include "api/pipelines.h"
 #include "api/targets.h"
 #include "config/limits.h"
 
@@ -16,9 +18,13 @@
 
 /* Validation errors of one request that are written out. */
 #define VALIDATION_TEXT_MAX (64 * KIB)
-/* Fluent Bit cannot read answers over 512,000 bytes (its client's buffer) and would send the chunk
- * again; it needs no more of a success than its status. So many full items may come near that. */
+/* Fluent Bit cannot read answers over 512,000 bytes with their headers (its client's buffer) and
+ * would send the chunk again. So many full items may come near that; more are cut down to their
+ * status, and when even that is too much the later ones to nothing: it asks for the status of items
+ * only when "errors" is true, and then for any of a success. */
 #define FLUENT_BIT_ITEMS_MAX 2400
+#define FLUENT_BIT_BYTES_MAX 500000
+#define SHORT_ITEM_BYTES     14 /* {"create":{}}, */
 
 /* Refused before it came to the engine. */
 struct refusal {
@@ -31,7 +37,7 @@ struct entry {
     struct slice name;             /* the index as asked for */
     struct slice source_filter;    /* update: raw JSON "_source", or empty */
     const struct refusal *refusal; /* then the item's result is WRITE_SKIPPED */
-    bool require_alias;
+    unsigned flags;                /* of enum names_flags: what is required of the name */
 };
 
 struct bulk {
@@ -45,12 +51,15 @@ struct bulk {
     size_t invalid_count;
     struct targets targets;
     struct slice index, routing, pipeline; /* defaults of the request */
-    bool require_alias, forced_refresh;
+    struct slice known;                    /* the pipeline asked about last */
+    bool is_known;
+    bool require_alias, require_stream, forced_refresh;
     struct source_spec source;
     /* the answer */
     struct filter *filter;
     struct buf one; /* an item before it is filtered */
     bool compact, items_wanted, items_open;
+    size_t spent; /* bytes of the items so far, when compact */
     size_t next;
 };
 
@@ -119,8 +128,20 @@ static void validate(struct bulk *bulk, const struct bulk_item *in)
     buf_done(&text);
 }
 
+/* Remembers the last one: nearly always all items name the same. */
+static bool bulk_pipeline_known(struct bulk *bulk, struct slice name)
+{
+    if (name.len == 0)
+        return true;
+    if (!slice_eq(name, bulk->known)) {
+        bulk->known = name;
+        bulk->is_known = pipeline_known(bulk->call->api, name);
+    }
+    return bulk->is_known;
+}
+
 /* What is wrong with the item alone, appended to reason: its error type, or NULL. */
-static const char *item_fault(const struct bulk *bulk, const struct bulk_item *in,
+static const char *item_fault(struct bulk *bulk, const struct bulk_item *in,
                               struct buf *reason)
 {
     struct slice pipeline = in->pipeline.len != 0 ? in->pipeline : bulk->pipeline;
@@ -135,7 +156,7 @@ static const char *item_fault(const struct bulk *bulk, const struct bulk_item *i
     } else if (in->routing.len > ROUTING_BYTES_MAX) {
         buf_printf(reason, "routing is too long, must be no longer than %d bytes but was: %zu",
                    ROUTING_BYTES_MAX, in->routing.len);
-    } else if (document && pipeline.len != 0 && !slice_is(pipeline, "_none")) {
+    } else if (document && !bulk_pipeline_known(bulk, pipeline)) {
         BUF_PUT_LIT(reason, "pipeline with id [");
         buf_put_slice(reason, pipeline);
         BUF_PUT_LIT(reason, "] does not exist");
@@ -184,10 +205,13 @@ static enum rc add_item(struct bulk *bulk, const struct bulk_item *in)
         .if_primary_term = in->if_primary_term,
         .version = in->version,
     };
-    struct entry entry = {
-        .name = in->index.len != 0 ? in->index : bulk->index,
-        .require_alias = in->has_require_alias ? in->require_alias : bulk->require_alias,
-    };
+    struct entry entry = {.name = in->index.len != 0 ? in->index : bulk->index};
+    if (in->has_require_alias ? in->require_alias : bulk->require_alias)
+        entry.flags |= NAMES_REQUIRE_ALIAS;
+    if (in->require_data_stream || bulk->require_stream)
+        entry.flags |= NAMES_REQUIRE_STREAM;
+    if (in->op == WRITE_UPDATE || in->op == WRITE_DELETE || in->if_seq_no != SEQ_NONE)
+        entry.flags |= NAMES_CHANGES;
     buf_put(&bulk->items, &item, sizeof item);
     buf_put(&bulk->entries, &entry, sizeof entry);
     if (bulk->items.failed || bulk->entries.failed)
@@ -242,15 +266,34 @@ static enum names_need item_need(const struct write_item *item)
 {
     /* A delete makes no index, but one with a version of its own leaves that version behind. */
     bool plain_delete = item->op == WRITE_DELETE && item->versioning == VERSION_INTERNAL;
-    return plain_delete ? NAMES_WRITE : NAMES_WRITE_CREATE;
+    return plain_delete                 ? NAMES_WRITE
+           : item->op == WRITE_CREATE ? NAMES_APPEND
+                                        : NAMES_WRITE_CREATE;
+}
+
+/* P1 of api/access.h: what only the body names. */
+static bool forbid_item(struct bulk *bulk, size_t i, unsigned needs)
+{
+    struct buf reason = {0};
+    access_reason(bulk->call, entry_at(bulk, i)->name, needs, &reason);
+    bool ok = refuse_item(bulk, i, error_status(RC_FORBIDDEN),
+                          error_type(bulk->call->api, RC_FORBIDDEN), buf_slice(&reason));
+    buf_done(&reason);
+    return ok;
 }
 
 static bool resolve_item(struct bulk *bulk, size_t i)
 {
+    static const unsigned needs[] = {[WRITE_INDEX] = USERS_PUT,
+                                     [WRITE_CREATE] = USERS_ADD | USERS_PUT,
+                                     [WRITE_UPDATE] = USERS_PUT,
+                                     [WRITE_DELETE] = USERS_DELETE};
     struct write_item *item = item_at(bulk, i);
     const struct entry *entry = entry_at(bulk, i);
+    if (bulk->call->user != NULL && !access_may(bulk->call, entry->name, needs[item->op]))
+        return forbid_item(bulk, i, needs[item->op]);
     struct target *t =
-        targets_get(bulk->call, &bulk->targets, entry->name, item_need(item), entry->require_alias);
+        targets_get(bulk->call, &bulk->targets, entry->name, item_need(item), entry->flags);
     if (t == NULL)
         return false;
     item->index = t->index;
@@ -258,7 +301,8 @@ static bool resolve_item(struct bulk *bulk, size_t i)
         return true;
     struct buf scratch = {0};
     const char *type = names_error_type(bulk->call->api, t->rc, t->err);
-    bool ok = refuse_item(bulk, i, error_status(t->rc), type, target_reason(t, &scratch));
+    bool ok = refuse_item(bulk, i, names_error_status(t->rc, t->err), type,
+                         target_reason(t, &scratch));
     buf_done(&scratch);
     return ok;
 }
@@ -267,7 +311,7 @@ static bool resolve_item(struct bulk *bulk, size_t i)
  * that would hit items only because of their place refuses the request. */
 static enum rc resolve_items(struct bulk *bulk, const struct err **err_out)
 {
-    static const enum names_need order[] = {NAMES_WRITE_CREATE, NAMES_WRITE};
+    static const enum names_need order[] = {NAMES_APPEND, NAMES_WRITE_CREATE, NAMES_WRITE};
     for (size_t k = 0; k < ARRAY_LEN(order); k++)
         for (size_t i = 0; i < bulk->count; i++)
             if (entry_at(bulk, i)->refusal == NULL && item_need(item_at(bulk, i)) == order[k] &&
@@ -325,15 +369,50 @@ static void put_success(const struct bulk *bulk, size_t i, struct buf *out)
     struct err err = {0};
     if (filter.len != 0 && source_from_json(json_root(filter), &own, &err) != RC_OK)
         own.want = false;
-    if (!bulk->compact)
-        outcome_members(bulk->call->api, item, bulk->forced_refresh,
-                        filter.len != 0 ? &own : &bulk->source, out);
+    outcome_members(bulk->call->api, item, bulk->forced_refresh,
+                    filter.len != 0 ? &own : &bulk->source, out);
     json_int(out, "status", outcome_status(item));
     source_done(&own);
 }
 
-static void put_item(const struct bulk *bulk, size_t i, struct buf *out)
+/* The least that says what came of an item, as long as there is room for the shortest form of those
+ * behind it. */
+static void put_compact(struct bulk *bulk, size_t i, struct buf *out)
 {
+    const struct refusal *refusal = entry_at(bulk, i)->refusal;
+    const struct write_item *item = item_at(bulk, i);
+    size_t left = bulk->count - i, room, start = out->len;
+    size_t least = bulk->count * SHORT_ITEM_BYTES <= FLUENT_BIT_BYTES_MAX ? SHORT_ITEM_BYTES : 3;
+    size_t taken = bulk->spent + left * least;
+    room = taken < FLUENT_BIT_BYTES_MAX ? FLUENT_BIT_BYTES_MAX - taken : 0;
+    buf_put_byte(out, '{');
+    if (least == SHORT_ITEM_BYTES || room > 32) {
+        json_key(out, op_name(item->op));
+        buf_put_byte(out, '{');
+        if (room > 32)
+            json_int(out, "status", refusal != NULL ? refusal->status : outcome_status(item));
+        if (room > 128 && failed_at(bulk, i)) {
+            struct buf reason = {0}, members = {0};
+            BUF_PUT_LIT(out, ",\"error\":{");
+            json_cstr(out, "type", refusal != NULL ? refusal->type
+                                                   : outcome_error(bulk->call->api, item, &reason,
+                                                                   &members));
+            buf_put_byte(out, '}');
+            buf_done(&reason);
+            buf_done(&members);
+        }
+        buf_put_byte(out, '}');
+    }
+    buf_put_byte(out, '}');
+    bulk->spent += out->len - start + 1;
+}
+
+static void put_item(struct bulk *bulk, size_t i, struct buf *out)
+{
+    if (bulk->compact) {
+        put_compact(bulk, i, out);
+        return;
+    }
     buf_put_byte(out, '{');
     json_key(out, op_name(item_at(bulk, i)->op));
     buf_put_byte(out, '{');
@@ -444,7 +523,8 @@ static bool read_defaults(struct bulk *bulk)
                     SLICE_FMT(refresh));
         return false;
     }
-    return call_bool(call, "require_alias", false, &bulk->require_alias);
+    return call_bool(call, "require_alias", false, &bulk->require_alias) &&
+           call_bool(call, "require_data_stream", false, &bulk->require_stream);
 }
 
 void bulk_post(struct api_call *call)

@@ -2,6 +2,7 @@
 /* What a handler reads of a call: memory, path segments, query parameters. */
 #include "api/call.h"
 
+#include "api/access.h"
 #include "api/routes.h"
 
 #include <time.h>
@@ -81,6 +82,8 @@ void api_call_done(struct api_call *call)
     call->state_free = NULL;
     call->state = NULL;
     reply_done(call);
+    if (call->user != NULL)
+        access_call_done(call);
     if (call->arena != NULL) {
         call_charge(call, -call->arena->charged);
         for (struct chunk *c = call->arena->chunks, *next; c != NULL; c = next) {

@@ -108,8 +108,13 @@ void json_pretty(struct slice json, struct buf *out);
 struct api {
     struct api_options o;
     int major;               /* of identity_version: 7 adds _type */
+    struct access *access;   /* api/access.h; NULL: security is off */
+    struct metrics *metrics; /* api/metrics.h */
+    uint64_t started_ns;     /* monotonic */
     struct registry *names;  /* api/names.h */
     struct every *every;     /* api/every.h: the housekeeping thread */
+    struct contexts *contexts; /* api/search.h */
+    struct jobs *jobs;         /* api/tasks.h */
 };
 /* Call fn(arg) about every `ms` milliseconds on the housekeeping thread, until api_destroy. */
 MUST_CHECK enum rc api_every(struct api *api, uint64_t ms, void (*fn)(void *arg), void *arg,

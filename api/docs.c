@@ -7,6 +7,7 @@
 #include "api/handlers.h"
 #include "api/names.h"
 #include "api/outcome.h"
+#include "api/pipelines.h"
 #include "config/limits.h"
 
 /* ---- writing */
@@ -137,7 +138,7 @@ static bool check_id(struct api_call *call, struct slice id, struct slice routin
         return false;
     }
     struct slice pipeline = call_param(call, "pipeline");
-    if (pipeline.len != 0 && !slice_is(pipeline, "_none")) {
+    if (!pipeline_known(call->api, pipeline)) {
         reply_error(call, 400, "illegal_argument_exception",
                     "pipeline with id [%.*s] does not exist", SLICE_FMT(pipeline));
         return false;
@@ -196,10 +197,14 @@ static void doc_write_run(struct api_call *call, struct doc_write *d, enum names
     struct slice name = call_part(call, "index");
     struct names_target target;
     struct err err = {0};
-    bool require_alias;
-    if (!call_bool(call, "require_alias", false, &require_alias))
+    bool alias, stream;
+    if (!call_bool(call, "require_alias", false, &alias) ||
+        !call_bool(call, "require_data_stream", false, &stream))
         return;
-    enum rc rc = names_target(call->api, name, need, require_alias, &target, &err);
+    unsigned flags = (alias ? NAMES_REQUIRE_ALIAS : 0u) | (stream ? NAMES_REQUIRE_STREAM : 0u);
+    if (d->item.op == WRITE_UPDATE || d->item.op == WRITE_DELETE || d->item.if_seq_no != SEQ_NONE)
+        flags |= NAMES_CHANGES;
+    enum rc rc = names_target(call->api, name, need, flags, &target, &err);
     if (rc != RC_OK) {
         names_reply_error(call, name, rc, &err);
         return;
@@ -225,7 +230,10 @@ static void write_document(struct api_call *call, enum write_op op)
         return;
     d->item.source = buf_slice(&call->body);
     if (document_check(d->item.source, &reason)) {
-        doc_write_run(call, d, NAMES_WRITE_CREATE);
+        /* Without an id nothing else can be meant: what a data stream takes. */
+        bool append = op == WRITE_CREATE ||
+                      (d->item.id.len == 0 && call_param(call, "op_type").len == 0);
+        doc_write_run(call, d, append ? NAMES_APPEND : NAMES_WRITE_CREATE);
     } else {
         reply_error(call, 400, document_error_type(call->api), "%.*s",
                     SLICE_FMT(buf_slice(&reason)));
@@ -402,7 +410,7 @@ static void read_document(struct api_call *call, bool bare)
         return;
     struct err err = {0};
     struct names_target target;
-    enum rc rc = names_target(call->api, name, NAMES_READ, false, &target, &err);
+    enum rc rc = names_target(call->api, name, NAMES_READ, 0, &target, &err);
     if (rc != RC_OK) {
         names_reply_error(call, name, rc, &err);
         return;

@@ -64,14 +64,68 @@ void alias_delete(struct api_call *call);
 void aliases_post(struct api_call *call);
 void nodes_info(struct api_call *call);
 
-/* shippers.c */
+/* search.c, scroll.c, pit.c, reindex.c, delete_by_query.c, tasks.c */
+void search_get(struct api_call *call);
+void scroll_get(struct api_call *call);
+void scroll_clear(struct api_call *call);
+void pit_open(struct api_call *call);
+void pit_close(struct api_call *call);
+void pit_open_os(struct api_call *call); /* OpenSearch's */
+void pit_list_os(struct api_call *call);
+void pit_close_os(struct api_call *call);
+void pit_close_all_os(struct api_call *call);
+void reindex_post(struct api_call *call);
+void delete_by_query_post(struct api_call *call);
+void update_by_query_post(struct api_call *call);
+void tasks_list(struct api_call *call);
+void tasks_get(struct api_call *call);
+void tasks_cancel(struct api_call *call);
+void tasks_rethrottle(struct api_call *call);
+
+/* shippers.c, lifecycle.c, pipelines.c, stream_api.c, rollover.c */
 void shipper_xpack(struct api_call *call);
-void shipper_cluster_settings(struct api_call *call);
-void shipper_policy_put(struct api_call *call);
-void shipper_policy_get(struct api_call *call);
-void shipper_policy_delete(struct api_call *call);
-void shipper_pipeline(struct api_call *call);
-void shipper_data_streams(struct api_call *call);
-void shipper_data_stream(struct api_call *call);
+void policy_put(struct api_call *call);
+void policy_get(struct api_call *call);
+void policy_delete(struct api_call *call);
+void policy_status(struct api_call *call);
+void policy_explain(struct api_call *call);
+void pipeline_put(struct api_call *call);
+void pipeline_get(struct api_call *call);
+void pipeline_delete(struct api_call *call);
+void stream_put(struct api_call *call);
+void stream_get(struct api_call *call);
+void stream_stats(struct api_call *call);
+void stream_delete(struct api_call *call);
+void stream_lifecycle_put(struct api_call *call);
+void stream_lifecycle_get(struct api_call *call);
+void stream_lifecycle_delete(struct api_call *call);
+void rollover_post(struct api_call *call);
+void indices_block(struct api_call *call);
+
+/* cluster.c, segments.c */
+void cluster_settings_get(struct api_call *call);
+void cluster_settings_put(struct api_call *call);
+void cluster_state(struct api_call *call);
+void cluster_stats(struct api_call *call);
+void cluster_pending(struct api_call *call);
+void segments_get(struct api_call *call);
+void recovery_get(struct api_call *call);
+
+/* cat_names.c, cat_node.c */
+void cat_aliases(struct api_call *call);
+void cat_templates(struct api_call *call);
+void cat_shards(struct api_call *call);
+void cat_segments(struct api_call *call);
+void cat_nodes(struct api_call *call);
+void cat_master(struct api_call *call);
+void cat_allocation(struct api_call *call);
+
+/* security.c, keys.c, metrics.c */
+void security_authenticate(struct api_call *call);
+void security_user_get(struct api_call *call);
+void api_key_post(struct api_call *call);
+void api_key_get(struct api_call *call);
+void api_key_delete(struct api_call *call);
+void metrics_get(struct api_call *call);
 
 #endif

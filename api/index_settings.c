@@ -75,7 +75,7 @@ static enum rc add_defaults(const struct index *index, const struct settings *as
     snprintf(text, sizeof text, "%u%s", even ? spec->block_bytes / KIB : spec->block_bytes,
              even ? "kb" : "b");
     TRY(set_text(defaults, "index.block.size", text, err));
-    return set_text(defaults, "index.block.layout", "plain", err);
+    return set_text(defaults, "index.block.layout", block_layout_text(spec->layout), err);
 }
 
 enum rc index_settings_put(const struct api *api, struct index *index,
@@ -108,7 +108,8 @@ void settings_get(struct api_call *call)
     struct names_list list;
     struct err err = {RC_OK, 0, ""};
     enum rc rc = RC_OK;
-    if (!settings_view_read(call, &view) || !names_resolve_or_reply(call, &options, &list))
+    if (!settings_view_read(call, &view) || !names_resolve_or_reply(call, &options, &list) ||
+        !names_usable(call, &list, USE_SHOW))
         return;
     struct buf *out = reply_json(call, 200);
     buf_put_byte(out, '{');
@@ -132,6 +133,17 @@ struct change {
     bool preserve_existing;
 };
 
+/* A block that keeps settings from being changed can be taken away itself. */
+static bool lifts_block(const struct settings *over)
+{
+    static const char *const keys[] = {"index.blocks.read_only", "index.blocks.metadata",
+                                       "index.blocks.read_only_allow_delete"};
+    for (size_t i = 0; over->count == 1 && i < ARRAY_LEN(keys); i++)
+        if (strcmp(over->item[0].key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
 static enum rc check_one(struct index *index, const struct change *change, struct err *err)
 {
     char label[320];
@@ -139,6 +151,8 @@ static enum rc check_one(struct index *index, const struct change *change, struc
     const struct index_meta *meta = index_meta_acquire(index);
     names_info_get(meta, &info);
     index_meta_release(meta);
+    if (!lifts_block(&change->over))
+        TRY(names_blocked(index, &info, USE_CHANGE, err));
     snprintf(label, sizeof label, "%s/%s", index_name(index), index_uuid(index));
     return settings_check(&change->over,
                           info.closed ? SETTINGS_UPDATE_CLOSED : SETTINGS_UPDATE_OPEN, label, err);
@@ -188,7 +202,7 @@ void settings_put(struct api_call *call)
     settings_done(&change.over);
     names_list_done(&list);
     if (rc != RC_OK)
-        reply_rc(call, rc, &err);
+        names_reply_error(call, SLICE_NONE, rc, &err);
     else
         reply_ack(call);
 }

@@ -2,8 +2,11 @@
 /* Indices as a whole: make, show, delete, close and open. */
 #include "api/indices.h"
 
+#include "api/aliases.h"
 #include "api/handlers.h"
+#include "api/names_view.h"
 #include "api/settings.h"
+#include "api/streams.h"
 
 void indices_create(struct api_call *call)
 {
@@ -15,6 +18,12 @@ void indices_create(struct api_call *call)
     if (names_body_read(body, &parts, &type, &err) != RC_OK) {
         reply_error(call, 400, type, "%s", err.msg);
         return;
+    }
+    if (body.len != 0) {
+        struct json_value object = json_root(body);
+        if (!names_untyped(call, &object))
+            return;
+        body = object.text;
     }
     enum rc rc = names_create(call->api, name, body, &index, &err);
     if (rc != RC_OK) {
@@ -36,9 +45,14 @@ static enum rc put_index(struct api_call *call, struct index *index,
     json_key(out, index_name(index));
     buf_put_byte(out, '{');
     json_raw(out, "aliases", meta->aliases.len == 0 ? SLICE_LIT("{}") : meta->aliases);
-    json_raw(out, "mappings", meta->mappings.len == 0 ? SLICE_LIT("{}") : meta->mappings);
+    names_put_mapping(call, meta->mappings, out);
+    struct stream_info stream;
+    stream_info_get(meta, &stream);
+    enum rc rc = index_settings_put(call->api, index, view, out, err);
+    if (stream.name.len != 0)
+        json_str(out, "data_stream", stream.name);
     index_meta_release(meta);
-    TRY(index_settings_put(call->api, index, view, out, err));
+    TRY(rc);
     buf_put_byte(out, '}');
     return RC_OK;
 }
@@ -50,7 +64,8 @@ void indices_get(struct api_call *call)
     struct names_list list;
     struct err err = {RC_OK, 0, ""};
     enum rc rc = RC_OK;
-    if (!settings_view_read(call, &view) || !names_resolve_or_reply(call, &options, &list))
+    if (!settings_view_read(call, &view) || !names_resolve_or_reply(call, &options, &list) ||
+        !names_usable(call, &list, USE_SHOW))
         return;
     struct buf *out = reply_json(call, 200);
     buf_put_byte(out, '{');
@@ -75,23 +90,59 @@ void indices_exists(struct api_call *call)
     api_finish(call);
 }
 
+enum rc indices_check_streams(struct api *api, const struct names_list *list, const char *verb,
+                              struct err *err)
+{
+    struct names_view view;
+    enum rc rc = RC_OK;
+    size_t at;
+    TRY(names_view_open(api, &view, err));
+    for (size_t i = 0; rc == RC_OK && i < list->count; i++)
+        for (size_t k = 0; rc == RC_OK && k < view.count; k++)
+            if (view.index[k] == list->index[i] &&
+                names_view_stream(&view, view.info[k].stream, &at) && at == k)
+                rc = err_set(err, RC_INVALID, 0,
+                             "index [%s] is the write index for data stream [%.*s] and cannot be "
+                             "%s",
+                             index_name(view.index[k]), SLICE_FMT(view.info[k].stream), verb);
+    names_view_close(&view);
+    return rc;
+}
+
+static void reply_refused(struct api_call *call, enum rc rc, const struct err *err)
+{
+    if (strstr(err->msg, "is the write index for") != NULL)
+        reply_error(call, 400, "illegal_argument_exception", "%s", err->msg);
+    else
+        names_reply_error(call, call_part(call, "index"), rc, err);
+}
+
+static enum rc delete_all(struct api *api, const struct names_list *list, struct err *err)
+{
+    TRY(names_list_blocked(list, USE_DELETE, err));
+    TRY(indices_check_streams(api, list, "deleted", err));
+    for (size_t i = 0; i < list->count; i++) {
+        enum rc rc = store_index_delete(api->o.store, list->index[i], err);
+        if (rc != RC_NOT_FOUND) /* somebody else was faster: gone is what was asked for */
+            TRY(rc);
+    }
+    return RC_OK;
+}
+
 void indices_delete(struct api_call *call)
 {
     struct names_options options = {
         .allow_no_indices = true, .expand = EXPAND_OPEN | EXPAND_CLOSED, .forbid_aliases = true};
     struct names_list list;
     struct err err = {RC_OK, 0, ""};
-    enum rc rc = RC_OK;
     if (!names_resolve_or_reply(call, &options, &list))
         return;
-    for (size_t i = 0; rc == RC_OK && i < list.count; i++) {
-        rc = store_index_delete(call->api->o.store, list.index[i], &err);
-        if (rc == RC_NOT_FOUND) /* somebody else was faster: gone is what was asked for */
-            rc = RC_OK;
-    }
+    registry_lock(call->api->names);
+    enum rc rc = delete_all(call->api, &list, &err);
+    registry_unlock(call->api->names);
     names_list_done(&list);
     if (rc != RC_OK)
-        reply_rc(call, rc, &err);
+        reply_refused(call, rc, &err);
     else
         reply_ack(call);
 }
@@ -100,10 +151,19 @@ void indices_delete(struct api_call *call)
 static enum rc set_state(struct index_meta *meta, void *arg, struct buf *scratch, struct err *err)
 {
     const bool *closed = arg;
-    (void)scratch;
     (void)err;
-    meta->extra = *closed ? SLICE_LIT("{\"state\":\"close\"}") : SLICE_LIT("{}");
+    buf_put_slice(scratch, meta->extra);
+    json_put(scratch, SLICE_LIT("\"state\""), *closed ? SLICE_LIT("\"close\"") : SLICE_NONE);
+    meta->extra = buf_slice(scratch);
     return RC_OK;
+}
+
+/* The index that a data stream writes to stays open. */
+static enum rc check_close(struct api *api, const struct names_list *list, bool closed,
+                           struct err *err)
+{
+    TRY(names_list_blocked(list, USE_CHANGE, err));
+    return closed ? indices_check_streams(api, list, "closed", err) : RC_OK;
 }
 
 static void change_state(struct api_call *call, bool closed)
@@ -115,6 +175,7 @@ static void change_state(struct api_call *call, bool closed)
     enum rc rc = RC_OK;
     if (!names_resolve_or_reply(call, &options, &list))
         return;
+    rc = check_close(call->api, &list, closed, &err);
     struct buf *out = reply_json(call, 200);
     BUF_PUT_LIT(out, "{\"acknowledged\":true,\"shards_acknowledged\":true");
     if (closed)
@@ -127,7 +188,7 @@ static void change_state(struct api_call *call, bool closed)
     buf_put_str(out, closed ? "}}" : "}");
     names_list_done(&list);
     if (rc != RC_OK)
-        reply_rc(call, rc, &err);
+        reply_refused(call, rc, &err);
     else
         api_finish(call);
 }
@@ -140,6 +201,66 @@ void indices_close(struct api_call *call)
 void indices_open(struct api_call *call)
 {
     change_state(call, false);
+}
+
+/* ---- PUT /{index}/_block/{block} */
+static enum rc set_block(struct index_meta *meta, void *arg, struct buf *scratch, struct err *err)
+{
+    const char *key = arg;
+    struct settings settings = {NULL, 0, 0};
+    enum rc rc;
+    TRY_OUT(settings_load(&settings, meta->settings, err));
+    TRY_OUT(settings_set(&settings, key, SLICE_LIT("true"), err));
+    settings_print(&settings, true, SLICE_NONE, scratch);
+    meta->settings = buf_slice(scratch);
+out:
+    settings_done(&settings);
+    return rc;
+}
+
+static bool block_key(struct api_call *call, char *key, size_t cap)
+{
+    static const char *const blocks[] = {"metadata", "read", "read_only", "write"};
+    struct slice block = call_part(call, "block");
+    size_t i = 0;
+    while (i < ARRAY_LEN(blocks) && !slice_is(block, blocks[i]))
+        i++;
+    if (i < ARRAY_LEN(blocks)) {
+        snprintf(key, cap, "index.blocks.%s", blocks[i]);
+        return true;
+    }
+    if (slice_is(block, "read_only_allow_delete"))
+        reply_error(call, 400, "action_request_validation_exception",
+                    "Validation Failed: 1: read_only_allow_delete block is for internal use only;");
+    else
+        reply_error(call, 400, "illegal_argument_exception", "No block found with name %.*s",
+                    SLICE_FMT(block));
+    return false;
+}
+
+void indices_block(struct api_call *call)
+{
+    struct names_options options = {.allow_no_indices = true, .expand = EXPAND_OPEN};
+    struct names_list list;
+    struct err err = {RC_OK, 0, ""};
+    char key[64];
+    if (!block_key(call, key, sizeof key) || !names_resolve_or_reply(call, &options, &list))
+        return;
+    enum rc rc = RC_OK;
+    struct buf *out = reply_json(call, 200);
+    BUF_PUT_LIT(out, "{\"acknowledged\":true,\"shards_acknowledged\":true,\"indices\":[");
+    for (size_t i = 0; rc == RC_OK && i < list.count; i++) {
+        rc = names_change_meta(call->api, list.index[i], set_block, key, &err);
+        buf_put_str(out, i == 0 ? "{" : ",{");
+        json_cstr(out, "name", index_name(list.index[i]));
+        BUF_PUT_LIT(out, ",\"blocked\":true}");
+    }
+    BUF_PUT_LIT(out, "]}");
+    names_list_done(&list);
+    if (rc != RC_OK)
+        reply_rc(call, rc, &err);
+    else
+        api_finish(call);
 }
 
 void shards_put(const struct names_list *list, bool copies, bool skipped, struct buf *out)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/mapping.h"
 
+#include "api/aliases.h"
 #include "api/handlers.h"
 #include "api/merge.h"
 #include "api/names.h"
@@ -131,12 +132,76 @@ out:
     return rc;
 }
 
+/* ---- types of old: include_type_name */
+/* Is a member of a mapping one of its own, and not a type? */
+static bool is_root_key(struct slice key)
+{
+    static const char *const keys[] = {
+        "properties",        "dynamic",           "dynamic_templates", "dynamic_date_formats",
+        "date_detection",    "numeric_detection", "runtime",           "_source",
+        "_routing",          "_meta",             "_all",              "_field_names",
+        "_size",             "_data_stream_timestamp", "enabled",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (json_string_is(key, keys[i]))
+            return true;
+    return false;
+}
+
+bool names_untyped_mapping(struct api_call *call, struct json_value *mapping)
+{
+    struct slice key;
+    struct json_value value, more;
+    bool typed;
+    if (!call_bool(call, "include_type_name", false, &typed))
+        return false;
+    struct json_scan scan = json_enter(*mapping);
+    if (typed && mapping->type == JSON_OBJECT && json_member(&scan, &key, &value) &&
+        value.type == JSON_OBJECT && !is_root_key(key) && !json_member(&scan, &key, &more))
+        *mapping = value;
+    return true;
+}
+
+bool names_untyped(struct api_call *call, struct json_value *body)
+{
+    struct buf text = {NULL, 0, 0, false};
+    struct json_value mapping;
+    if (!json_find(*body, "mappings", &mapping))
+        return true;
+    struct slice before = mapping.text;
+    if (!names_untyped_mapping(call, &mapping))
+        return false;
+    if (mapping.text.ptr == before.ptr)
+        return true;
+    buf_put_slice(&text, body->text);
+    json_put(&text, SLICE_LIT("\"mappings\""), mapping.text);
+    struct slice copy = call_dup(call, buf_slice(&text));
+    bool failed = text.failed || copy.ptr == NULL;
+    buf_done(&text);
+    if (failed)
+        reply_rc(call, RC_NOMEM, NULL);
+    else
+        *body = json_root(copy);
+    return !failed;
+}
+
+void names_put_mapping(struct api_call *call, struct slice mapping, struct buf *out)
+{
+    bool typed = slice_is(call_param(call, "include_type_name"), "true") && mapping.len > 2;
+    json_key(out, "mappings");
+    if (typed)
+        BUF_PUT_LIT(out, "{\"_doc\":");
+    buf_put_slice(out, mapping.len == 0 ? SLICE_LIT("{}") : mapping);
+    if (typed)
+        buf_put_byte(out, '}');
+}
+
 /* ---- endpoints */
 void mapping_get(struct api_call *call)
 {
     struct names_options options = {.allow_no_indices = true, .expand = EXPAND_OPEN};
     struct names_list list;
-    if (!names_resolve_or_reply(call, &options, &list))
+    if (!names_resolve_or_reply(call, &options, &list) || !names_usable(call, &list, USE_SHOW))
         return;
     struct buf *out = reply_json(call, 200);
     buf_put_byte(out, '{');
@@ -144,7 +209,7 @@ void mapping_get(struct api_call *call)
         const struct index_meta *meta = index_meta_acquire(list.index[i]);
         json_key(out, index_name(list.index[i]));
         buf_put_byte(out, '{');
-        json_raw(out, "mappings", meta->mappings.len == 0 ? SLICE_LIT("{}") : meta->mappings);
+        names_put_mapping(call, meta->mappings, out);
         buf_put_byte(out, '}');
         index_meta_release(meta);
     }
@@ -168,7 +233,7 @@ void mapping_put(struct api_call *call)
     struct names_list list;
     struct json_value sent, type;
     struct err err = {RC_OK, 0, ""};
-    if (!names_body_object(call, &sent))
+    if (!names_body_object(call, &sent) || !names_untyped_mapping(call, &sent))
         return;
     if (json_find(sent, "_doc", &type)) {
         reply_error(call, 400, "illegal_argument_exception",
@@ -178,12 +243,12 @@ void mapping_put(struct api_call *call)
     }
     if (!names_resolve_or_reply(call, &options, &list))
         return;
-    enum rc rc = RC_OK;
+    enum rc rc = names_list_blocked(&list, USE_CHANGE, &err);
     for (size_t i = 0; rc == RC_OK && i < list.count; i++)
         rc = names_change_meta(call->api, list.index[i], put_one, &sent, &err);
     names_list_done(&list);
     if (rc != RC_OK)
-        reply_rc(call, rc, &err);
+        names_reply_error(call, call_part(call, "index"), rc, &err);
     else
         reply_ack(call);
 }

@@ -398,7 +398,7 @@ static bool prepare(struct mget *m)
     call_charge(call, (int64_t)(m->wanted.cap + m->scratch.len));
     for (size_t i = 0; i < m->count; i++) {
         struct wanted *w = wanted_at(m, i);
-        w->target = targets_get(call, &m->targets, w->index, NAMES_READ, false);
+        w->target = targets_get(call, &m->targets, w->index, NAMES_READ, 0);
         if (w->target == NULL) {
             reply_rc(call, RC_NOMEM, NULL);
             return false;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/names.h"
 
+#include "api/access.h"
+
 #include "api/aliases.h"
 #include "api/date_math.h"
-#include "api/mapping.h"
+#include "api/names_view.h"
 #include "api/settings.h"
-#include "api/templates.h"
+#include "api/streams.h"
 #include "config/limits.h"
 
 #include <stdlib.h>
@@ -94,29 +96,68 @@ bool names_match(struct slice pattern, struct slice name)
     return p == pattern.len;
 }
 
+bool names_in_list(struct slice list, struct slice name)
+{
+    if (list.len == 0)
+        return true;
+    for (size_t at = 0; at <= list.len;) {
+        const uint8_t *comma = memchr(list.ptr + at, ',', list.len - at);
+        size_t end = comma == NULL ? list.len : (size_t)(comma - list.ptr);
+        struct slice one = slice_of(list.ptr + at, end - at);
+        if (slice_is(one, "_all") || names_match(one, name))
+            return true;
+        at = end + 1;
+    }
+    return false;
+}
+
 static struct slice name_of(const struct index *index)
 {
     return slice_of(index_name(index), index_name_len(index));
 }
 
 /* ---- metadata */
-static bool setting_u64(struct json_value settings, const char *key, uint64_t *out)
+static void read_setting(struct slice key, struct json_value value, struct names_info *out)
 {
-    struct json_value value;
+    static const struct {
+        const char *key;
+        unsigned block;
+    } blocks[] = {{"index.blocks.write", BLOCK_WRITE},
+                  {"index.blocks.read_only", BLOCK_READ_ONLY},
+                  {"index.blocks.read_only_allow_delete", BLOCK_READ_ONLY_ALLOW_DELETE},
+                  {"index.blocks.read", BLOCK_READ},
+                  {"index.blocks.metadata", BLOCK_METADATA}};
     struct slice text;
-    return json_find(settings, key, &value) && value.type == JSON_STRING &&
-           json_plain(value.text, &text) && json_u64(text, out);
+    if (value.type != JSON_STRING || !json_plain(value.text, &text))
+        return;
+    if (json_string_is(key, "index.number_of_shards"))
+        (void)json_u64(text, &out->shards);
+    else if (json_string_is(key, "index.number_of_replicas"))
+        (void)json_u64(text, &out->replicas);
+    else if (json_string_is(key, "index.hidden"))
+        out->hidden = slice_is(text, "true");
+    for (size_t i = 0; i < ARRAY_LEN(blocks) && slice_is(text, "true"); i++)
+        if (json_string_is(key, blocks[i].key))
+            out->blocks |= blocks[i].block;
 }
 
 void names_info_get(const struct index_meta *meta, struct names_info *out)
 {
     struct json_value settings = json_value_of(meta->settings), value;
+    struct stream_info stream;
+    struct slice key;
     *out = (struct names_info){.shards = 1};
-    (void)setting_u64(settings, "index.number_of_shards", &out->shards);
-    (void)setting_u64(settings, "index.number_of_replicas", &out->replicas);
-    out->hidden = json_find(settings, "index.hidden", &value) && slice_is(value.text, "\"true\"");
+    struct json_scan scan = json_enter(settings);
+    while (settings.type == JSON_OBJECT && json_member(&scan, &key, &value))
+        read_setting(key, value, out);
+    if (meta->extra.len <= 2) /* nearly always there is nothing in it */
+        return;
     out->closed =
         json_find(json_value_of(meta->extra), "state", &value) && slice_is(value.text, "\"close\"");
+    stream_info_get(meta, &stream);
+    out->stream = stream.name;
+    out->generation = stream.generation;
+    out->stream_hidden = stream.hidden;
 }
 
 static bool is_true(struct json_value object, const char *key)
@@ -126,15 +167,7 @@ static bool is_true(struct json_value object, const char *key)
 }
 
 /* ---- one consistent view (N1) */
-struct view {
-    struct index **index;
-    const struct index_meta **meta;
-    struct names_info *info;
-    bool *chosen;
-    size_t count;
-};
-
-static void view_close(struct view *view)
+void names_view_close(struct names_view *view)
 {
     for (size_t i = 0; i < view->count; i++) {
         if (view->meta != NULL && view->meta[i] != NULL)
@@ -145,18 +178,18 @@ static void view_close(struct view *view)
     free(view->meta);
     free(view->info);
     free(view->chosen);
-    *view = (struct view){NULL, NULL, NULL, NULL, 0};
+    *view = (struct names_view){NULL, NULL, NULL, NULL, 0};
 }
 
-static enum rc view_open(struct api *api, struct view *view, struct err *err)
+enum rc names_view_open(struct api *api, struct names_view *view, struct err *err)
 {
-    *view = (struct view){NULL, NULL, NULL, NULL, 0};
+    *view = (struct names_view){NULL, NULL, NULL, NULL, 0};
     TRY(store_index_list(api->o.store, &view->index, &view->count, err));
     view->meta = calloc(view->count + 1, sizeof *view->meta);
     view->info = calloc(view->count + 1, sizeof *view->info);
     view->chosen = calloc(view->count + 1, sizeof *view->chosen);
     if (view->meta == NULL || view->info == NULL || view->chosen == NULL) {
-        view_close(view);
+        names_view_close(view);
         return err_set(err, RC_NOMEM, 0, "out of memory for a list of indices");
     }
     for (size_t i = 0; i < view->count; i++) {
@@ -166,9 +199,21 @@ static enum rc view_open(struct api *api, struct view *view, struct err *err)
     return RC_OK;
 }
 
-/* Does an alias of this metadata match the glob? Gives its properties. */
-static bool alias_match(const struct index_meta *meta, struct slice glob, bool with_hidden,
-                        struct json_value *properties_out)
+bool names_view_stream(const struct names_view *view, struct slice stream, size_t *at_out)
+{
+    bool found = false;
+    for (size_t i = 0; stream.len != 0 && i < view->count; i++) {
+        if (!slice_eq(view->info[i].stream, stream) ||
+            (found && view->info[i].generation < view->info[*at_out].generation))
+            continue;
+        found = true;
+        *at_out = i;
+    }
+    return found;
+}
+
+bool names_alias_match(const struct index_meta *meta, struct slice glob, bool with_hidden,
+                       struct json_value *properties_out)
 {
     struct slice key;
     struct json_value value, aliases = json_value_of(meta->aliases);
@@ -190,13 +235,45 @@ static bool alias_match(const struct index_meta *meta, struct slice glob, bool w
 }
 
 /* ---- expressions */
-static bool state_wanted(const struct view *view, size_t i, unsigned expand)
+static bool state_wanted(const struct names_view *view, size_t i, unsigned expand)
 {
     return (expand & (view->info[i].closed ? EXPAND_CLOSED : EXPAND_OPEN)) != 0;
 }
 
+/* Does the glob match the data stream that an index belongs to? */
+static bool stream_match(const struct names_info *info, struct slice glob, bool hidden)
+{
+    if (info->stream.len == 0)
+        return false;
+    bool dots = glob.ptr[0] == '.' && info->stream.ptr[0] == '.';
+    return names_match(glob, info->stream) && (hidden || dots || !info->stream_hidden);
+}
+
+/* May the caller see index i by itself, by its data stream, or by an alias that the glob names? */
+static bool may_see(const struct names_view *view, size_t i, struct slice glob,
+                    const struct names_options *options)
+{
+    struct json_value value, aliases = json_value_of(view->meta[i]->aliases);
+    struct slice key, stream = view->info[i].stream;
+    if (options->needs == 0 || access_may(options->caller, name_of(view->index[i]), options->needs) ||
+        (stream.len != 0 && access_may(options->caller, stream, options->needs)))
+        return true;
+    if (aliases.type != JSON_OBJECT || options->forbid_aliases)
+        return false;
+    bool may = false;
+    struct json_scan scan = json_enter(aliases);
+    while (!may && json_member(&scan, &key, &value)) {
+        struct buf name = {NULL, 0, 0, false};
+        json_unquote(key, &name);
+        may = names_match(glob, buf_slice(&name)) &&
+              access_may(options->caller, buf_slice(&name), options->needs);
+        buf_done(&name);
+    }
+    return may;
+}
+
 /* Set chosen to `to` for what a wildcard names; how many it named. */
-static size_t choose_wildcard(struct view *view, struct slice glob,
+static size_t choose_wildcard(struct names_view *view, struct slice glob,
                               const struct names_options *options, bool to)
 {
     size_t named = 0;
@@ -206,8 +283,10 @@ static size_t choose_wildcard(struct view *view, struct slice glob,
         bool dots = glob.ptr[0] == '.' && name.ptr[0] == '.';
         bool match = names_match(glob, name) && (hidden || dots || !view->info[i].hidden);
         if (!match && !options->forbid_aliases)
-            match = alias_match(view->meta[i], glob, hidden, NULL) && glob.len > 1;
-        if (match && (!to || state_wanted(view, i, options->expand))) {
+            match = stream_match(&view->info[i], glob, hidden) ||
+                    (names_alias_match(view->meta[i], glob, hidden, NULL) && glob.len > 1);
+        if (match && (!to || (state_wanted(view, i, options->expand) &&
+                              may_see(view, i, glob, options)))) {
             view->chosen[i] = to;
             named++;
         }
@@ -215,8 +294,8 @@ static size_t choose_wildcard(struct view *view, struct slice glob,
     return named;
 }
 
-static enum rc choose_name(struct view *view, struct slice name,
-                           const struct names_options *options, size_t *named_out, struct err *err)
+enum rc names_view_choose(struct names_view *view, struct slice name,
+                          const struct names_options *options, size_t *named_out, struct err *err)
 {
     *named_out = 0;
     if (name.len != 0 && name.ptr[0] == '_')
@@ -224,22 +303,25 @@ static enum rc choose_name(struct view *view, struct slice name,
                        SLICE_FMT(name));
     for (size_t i = 0; i < view->count; i++) {
         bool self = slice_eq(name_of(view->index[i]), name);
-        if (self || alias_match(view->meta[i], name, true, NULL)) {
-            if (!self && options->forbid_aliases && options->ignore_unavailable)
-                continue;
-            if (!self && options->forbid_aliases)
-                return err_set(err, RC_INVALID, 0,
-                               "The provided expression [%.*s] matches an alias, specify the "
-                               "corresponding concrete indices instead.",
-                               SLICE_FMT(name));
-            view->chosen[i] = true;
-            ++*named_out;
-        }
+        bool stream = !self && name.len != 0 && slice_eq(view->info[i].stream, name);
+        if (!self && !stream && !names_alias_match(view->meta[i], name, true, NULL))
+            continue;
+        if (!self && options->forbid_aliases && options->ignore_unavailable)
+            continue;
+        if (!self && options->forbid_aliases)
+            return err_set(err, RC_INVALID, 0,
+                           "The provided expression [%.*s] matches %s, specify the corresponding "
+                           "concrete indices instead.",
+                           SLICE_FMT(name), stream ? "a data stream" : "an alias");
+        if (options->forbid_closed && view->info[i].closed && !options->ignore_unavailable)
+            return err_set(err, RC_INVALID, 0, "index [%s] is closed", index_name(view->index[i]));
+        view->chosen[i] = !options->forbid_closed || !view->info[i].closed;
+        ++*named_out;
     }
     return RC_OK;
 }
 
-static enum rc choose_token(struct view *view, struct slice token, bool *wildcard_seen,
+static enum rc choose_token(struct names_view *view, struct slice token, bool *wildcard_seen,
                             const struct names_options *options, struct err *err)
 {
     struct buf name = {NULL, 0, 0, false};
@@ -259,7 +341,7 @@ static enum rc choose_token(struct view *view, struct slice token, bool *wildcar
             rc = RC_NOT_FOUND;
     } else {
         TRY_OUT(date_math_resolve(glob, clock_ms(), &name, err));
-        TRY_OUT(choose_name(view, buf_slice(&name), options, &named, err));
+        TRY_OUT(names_view_choose(view, buf_slice(&name), options, &named, err));
         if (named == 0 && !options->ignore_unavailable)
             rc = RC_NOT_FOUND;
     }
@@ -268,7 +350,7 @@ out:
     return rc;
 }
 
-static enum rc choose(struct view *view, struct slice expression,
+static enum rc choose(struct names_view *view, struct slice expression,
                       const struct names_options *options, struct slice *missing_out,
                       struct err *err)
 {
@@ -304,8 +386,8 @@ static enum rc choose(struct view *view, struct slice expression,
 enum rc names_resolve(struct api *api, struct slice expression, const struct names_options *options,
                       struct names_list *out, struct slice *missing_out, struct err *err)
 {
-    struct view view;
-    TRY(view_open(api, &view, err));
+    struct names_view view;
+    TRY(names_view_open(api, &view, err));
     enum rc rc = choose(&view, expression, options, missing_out, err);
     if (rc == RC_OK) {
         size_t count = 0;
@@ -318,7 +400,7 @@ enum rc names_resolve(struct api *api, struct slice expression, const struct nam
         else
             *out = (struct names_list){list, count};
     }
-    view_close(&view);
+    names_view_close(&view);
     return rc;
 }
 
@@ -370,276 +452,6 @@ bool names_options_read(struct api_call *call, struct names_options *options)
     return true;
 }
 
-/* ---- targets of single documents */
-static enum rc pick_write_index(const struct view *view, struct slice name, size_t hits, size_t *at,
-                                struct err *err)
-{
-    struct json_value properties, flag;
-    for (size_t i = 0; i < view->count; i++) {
-        if (!view->chosen[i] || !alias_match(view->meta[i], name, true, &properties))
-            continue;
-        bool given = json_find(properties, "is_write_index", &flag) && flag.type != JSON_NULL;
-        if (given ? flag.type == JSON_TRUE : hits == 1) {
-            *at = i;
-            return RC_OK;
-        }
-    }
-    return err_set(err, RC_INVALID, 0,
-                   "no write index is defined for alias [%.*s]. The write index may be explicitly "
-                   "disabled using is_write_index=false or the alias points to multiple indices "
-                   "without one being designated as a write index",
-                   (int)(name.len > 40 ? 40 : name.len), (const char *)name.ptr);
-}
-
-static enum rc many_indices(const struct view *view, struct slice name, struct err *err)
-{
-    char list[120];
-    size_t n = 0;
-    for (size_t i = 0; i < view->count && n < sizeof list; i++)
-        if (view->chosen[i])
-            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n == 0 ? "" : ", ",
-                                  index_name(view->index[i]));
-    return err_set(err, RC_INVALID, 0,
-                   "alias [%.*s] has more than one index associated with it [%s], can't execute a "
-                   "single index op",
-                   (int)(name.len > 40 ? 40 : name.len), (const char *)name.ptr, list);
-}
-
-static enum rc target_alias(struct api *api, struct slice name, enum names_need need,
-                            struct index **out, struct err *err)
-{
-    struct view view;
-    struct names_options options = {.expand = EXPAND_OPEN};
-    size_t hits = 0, at = 0;
-    enum rc rc;
-    TRY(view_open(api, &view, err));
-    TRY_OUT(choose_name(&view, name, &options, &hits, err));
-    rc = hits == 0 ? RC_NOT_FOUND : RC_OK;
-    if (hits != 0 && need != NAMES_READ)
-        rc = pick_write_index(&view, name, hits, &at, err);
-    else if (hits > 1)
-        rc = many_indices(&view, name, err);
-    while (rc == RC_OK && need == NAMES_READ && !view.chosen[at])
-        at++;
-    if (rc == RC_OK)
-        *out = index_retain(view.index[at]);
-out:
-    view_close(&view);
-    return rc;
-}
-
-static enum rc check_open(struct index *index, struct err *err)
-{
-    const struct index_meta *meta = index_meta_acquire(index);
-    struct names_info info;
-    enum rc rc = RC_OK;
-    /* Nearly always there is nothing in `extra`: then there is nothing to scan. */
-    if (meta->extra.len > 2) {
-        names_info_get(meta, &info);
-        if (info.closed)
-            rc = err_set(err, RC_INVALID, 0, "index [%s] is closed", index_name(index));
-    }
-    index_meta_release(meta);
-    return rc;
-}
-
-enum rc names_target(struct api *api, struct slice name, enum names_need need, bool require_alias,
-                     struct names_target *out, struct err *err)
-{
-    struct buf real = {NULL, 0, 0, false};
-    struct index *index = NULL;
-    bool is_alias = false;
-    enum rc rc;
-    TRY_OUT(date_math_resolve(name, clock_ms(), &real, err));
-    rc = store_index_acquire(api->o.store, buf_slice(&real), &index);
-    if (rc == RC_NOT_FOUND) {
-        rc = target_alias(api, buf_slice(&real), need, &index, err);
-        is_alias = rc == RC_OK;
-    }
-    if (require_alias && !is_alias && (rc == RC_OK || rc == RC_NOT_FOUND)) {
-        rc = err_set(err, RC_NOT_FOUND, 0,
-                     "[require_alias] request flag is [true] and [%.*s] is not an alias",
-                     SLICE_FMT(name));
-        goto out;
-    }
-    if (rc == RC_NOT_FOUND && need == NAMES_WRITE_CREATE) {
-        rc = names_create(api, buf_slice(&real), SLICE_NONE, &index, err);
-        if (rc == RC_EXISTS) { /* N2: somebody else was faster */
-            if (err != NULL)
-                err->rc = RC_OK;
-            rc = store_index_acquire(api->o.store, buf_slice(&real), &index);
-        }
-    }
-    TRY_OUT(rc);
-    TRY_OUT(check_open(index, err));
-    *out = (struct names_target){index, is_alias};
-    index = NULL;
-out:
-    index_release(index);
-    buf_done(&real);
-    return rc;
-}
-
-/* ---- creation */
-enum rc names_body_read(struct slice body, struct names_body *out, const char **type_out,
-                        struct err *err)
-{
-    struct json_value none = {JSON_END, SLICE_NONE}, value;
-    struct names_body parts = {none, none, none};
-    struct json_fault fault;
-    enum json_type type;
-    struct slice key;
-    *type_out = "parse_exception";
-    if (body.len != 0 && !json_check(body, &type, &fault)) {
-        *type_out = "json_parse_exception";
-        return err_set(err, RC_INVALID, 0, "invalid JSON at byte %zu of the body: %s", fault.at,
-                       fault.what);
-    }
-    if (body.len != 0 && type != JSON_OBJECT)
-        return err_set(err, RC_INVALID, 0, "the body must be a JSON object");
-    struct json_scan scan =
-        json_enter(body.len == 0 ? json_root(SLICE_LIT("{}")) : json_root(body));
-    while (json_member(&scan, &key, &value)) {
-        struct json_value *part = json_string_is(key, "settings")   ? &parts.settings
-                                  : json_string_is(key, "mappings") ? &parts.mappings
-                                  : json_string_is(key, "aliases")  ? &parts.aliases
-                                                                    : NULL;
-        struct slice name = slice_of(key.ptr + 1, key.len - 2);
-        if (part == NULL)
-            return err_set(err, RC_INVALID, 0, "unknown key [%.*s] for create index",
-                           SLICE_FMT(name));
-        if (value.type != JSON_OBJECT && value.type != JSON_NULL)
-            return err_set(err, RC_INVALID, 0, "key [%.*s] must be an object", SLICE_FMT(name));
-        *part = value.type == JSON_NULL ? none : value;
-    }
-    *out = parts;
-    return RC_OK;
-}
-
-/* Under the naming lock: an index and an alias never share a name. */
-static enum rc check_taken(struct api *api, struct slice name, struct slice aliases,
-                           struct err *err)
-{
-    struct view view;
-    struct slice key;
-    struct json_value value, list = json_value_of(aliases);
-    enum rc rc = RC_OK;
-    TRY(view_open(api, &view, err));
-    for (size_t i = 0; rc == RC_OK && i < view.count; i++) {
-        struct slice other = name_of(view.index[i]);
-        if (slice_eq(other, name))
-            rc = err_set(err, RC_EXISTS, 0, "index [%.*s/%s] already exists", SLICE_FMT(name),
-                         index_uuid(view.index[i]));
-        else if (alias_match(view.meta[i], name, true, NULL))
-            rc = err_set(err, RC_INVALID, 0, "Invalid index name [%.*s], already exists as alias",
-                         SLICE_FMT(name));
-        struct json_scan scan = json_enter(list);
-        while (rc == RC_OK && list.type == JSON_OBJECT && json_member(&scan, &key, &value))
-            if (json_string_is(key, index_name(view.index[i])))
-                rc = err_set(err, RC_INVALID, 0,
-                             "Invalid alias name [%.*s]: an index or data stream exists with the "
-                             "same name as the alias",
-                             SLICE_FMT(other));
-    }
-    view_close(&view);
-    return rc;
-}
-
-static enum rc create(struct api *api, struct slice name, const struct draft *draft,
-                      struct index **out, struct err *err)
-{
-    struct buf settings = {NULL, 0, 0, false};
-    struct index_create request = {.name = name};
-    enum rc rc;
-    TRY_OUT(settings_resolve(&draft->settings, &request.spec, err));
-    settings_print(&draft->settings, true, SLICE_NONE, &settings);
-    if (settings.failed || draft->mappings.failed || draft->aliases.failed)
-        TRY_OUT(err_set(err, RC_NOMEM, 0, "out of memory for a new index"));
-    request.meta = (struct index_meta){
-        .settings = buf_slice(&settings),
-        .mappings = draft->mappings.len == 0 ? SLICE_LIT("{}") : buf_slice(&draft->mappings),
-        .aliases = draft->aliases.len == 0 ? SLICE_LIT("{}") : buf_slice(&draft->aliases),
-        .extra = SLICE_LIT("{}"),
-    };
-    registry_lock(api->names);
-    rc = check_taken(api, name, request.meta.aliases, err);
-    if (rc == RC_OK)
-        rc = store_index_create(api->o.store, &request, out, err);
-    registry_unlock(api->names);
-out:
-    buf_done(&settings);
-    return rc;
-}
-
-enum rc names_create(struct api *api, struct slice name, struct slice body, struct index **out,
-                     struct err *err)
-{
-    struct draft draft = {.settings = {NULL, 0, 0}};
-    struct settings asked = {NULL, 0, 0};
-    struct buf real = {NULL, 0, 0, false};
-    struct names_body parts;
-    const char *type;
-    enum rc rc;
-    TRY_OUT(date_math_resolve(name, clock_ms(), &real, err));
-    TRY_OUT(names_check(buf_slice(&real), err));
-    TRY_OUT(names_body_read(body, &parts, &type, err));
-    TRY_OUT(templates_apply(api, buf_slice(&real), &draft, err));
-    if (parts.settings.type == JSON_OBJECT) {
-        TRY_OUT(settings_read(&asked, parts.settings, err));
-        TRY_OUT(settings_check(&asked, SETTINGS_CREATE, NULL, err));
-    }
-    TRY_OUT(draft_add(&draft, &parts, buf_slice(&real), err));
-    if (!slice_eq(name, buf_slice(&real)))
-        TRY_OUT(settings_set(&draft.settings, "index.provided_name", name, err));
-    rc = create(api, buf_slice(&real), &draft, out, err);
-out:
-    settings_done(&asked);
-    draft_done(&draft);
-    buf_done(&real);
-    return rc;
-}
-
-const char *names_error_type(const struct api *api, enum rc rc, const struct err *err)
-{
-    if (rc == RC_EXISTS)
-        return "resource_already_exists_exception";
-    if (rc == RC_NOT_FOUND)
-        return "index_not_found_exception";
-    if (rc == RC_INVALID && strncmp(err->msg, "Invalid index name", 18) == 0)
-        return "invalid_index_name_exception";
-    if (rc == RC_INVALID && strncmp(err->msg, "Invalid alias name", 18) == 0)
-        return "invalid_alias_name_exception";
-    if (rc == RC_INVALID && strncmp(err->msg, "index [", 7) == 0)
-        return "index_closed_exception";
-    return error_type(api, rc);
-}
-
-void names_reply_error(struct api_call *call, struct slice name, enum rc rc, const struct err *err)
-{
-    struct buf members = {NULL, 0, 0, false};
-    if (rc == RC_NOT_FOUND && err->rc == RC_OK) {
-        reply_no_index(call, name);
-        return;
-    }
-    if (rc != RC_INVALID && rc != RC_EXISTS && rc != RC_NOT_FOUND) {
-        reply_rc(call, rc, err);
-        return;
-    }
-    const char *type = names_error_type(call->api, rc, err);
-    int status = rc == RC_NOT_FOUND ? 404 : 400;
-    const char *uuid = strchr(err->msg, '/'), *end = uuid == NULL ? NULL : strchr(uuid, ']');
-    if (strcmp(type, "illegal_argument_exception") != 0) {
-        BUF_PUT_LIT(&members, "\"index\":");
-        json_quote(name, &members);
-        if (rc == RC_EXISTS && end != NULL)
-            buf_printf(&members, ",\"index_uuid\":\"%.*s\"", (int)(end - uuid - 1), uuid + 1);
-        else
-            BUF_PUT_LIT(&members, ",\"index_uuid\":\"_na_\"");
-    }
-    reply_error_with(call, status, type, buf_slice(&members), "%s", err->msg);
-    buf_done(&members);
-}
-
 /* ---- for handlers */
 bool names_resolve_or_reply(struct api_call *call, struct names_options *options,
                             struct names_list *out)
@@ -648,6 +460,8 @@ bool names_resolve_or_reply(struct api_call *call, struct names_options *options
     struct slice missing = SLICE_NONE;
     if (!names_options_read(call, options))
         return false;
+    options->caller = call;
+    options->needs = call->needs;
     enum rc rc = names_resolve(call->api, call_part(call, "index"), options, out, &missing, &err);
     if (rc == RC_NOT_FOUND)
         reply_no_index(call, missing);

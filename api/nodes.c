@@ -2,17 +2,16 @@
 /* _nodes: the one node, for clients that look for addresses (sniffing) and for monitoring. */
 #include "api/handlers.h"
 #include "api/names.h"
+#include "api/nodes.h"
 
-/* Where clients reach this node: as configured, else as this client reached it. */
-static struct slice publish_address(const struct api_call *call)
+struct slice node_address(const struct api_call *call)
 {
     if (call->api->o.http_address != NULL)
         return slice_str(call->api->o.http_address);
     return call->host.len != 0 ? call->host : SLICE_LIT("127.0.0.1:9200");
 }
 
-/* The address without its port. */
-static struct slice host_of(struct slice address)
+struct slice node_host(struct slice address)
 {
     size_t n = address.len;
     while (n != 0 && address.ptr[n - 1] != ':' && address.ptr[n - 1] != ']')
@@ -20,6 +19,38 @@ static struct slice host_of(struct slice address)
     if (n == 0 || address.ptr[n - 1] == ']')
         return address;
     return slice_of(address.ptr, n - 1);
+}
+
+struct slice node_port(struct slice address)
+{
+    struct slice host = node_host(address);
+    return host.len == address.len ? SLICE_LIT("9200")
+                                   : slice_of(address.ptr + host.len + 1, address.len - host.len - 1);
+}
+
+static bool node_is(const struct api *api, struct slice word)
+{
+    static const char *const words[] = {"_all", "_local", "_master", "master:true", "data:true",
+                                        "ingest:true", "_cluster_manager"};
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (slice_is(word, words[i]))
+            return true;
+    return names_match(word, slice_str(store_node_id(api->o.store))) ||
+           names_match(word, slice_str(api->o.node_name));
+}
+
+bool node_named(const struct api *api, struct slice list)
+{
+    if (list.len == 0)
+        return true;
+    for (size_t at = 0; at <= list.len;) {
+        const uint8_t *comma = memchr(list.ptr + at, ',', list.len - at);
+        size_t end = comma == NULL ? list.len : (size_t)(comma - list.ptr);
+        if (node_is(api, slice_of(list.ptr + at, end - at)))
+            return true;
+        at = end + 1;
+    }
+    return false;
 }
 
 static void put_settings(const struct api *api, bool flat, struct buf *out)
@@ -80,8 +111,8 @@ static void put_stats(struct api_call *call, const struct names_list *list, stru
 static void put_node(struct api_call *call, bool flat, struct buf *out)
 {
     const struct api *api = call->api;
-    struct slice address = publish_address(call);
-    struct slice host = host_of(address);
+    struct slice address = node_address(call);
+    struct slice host = node_host(address);
     json_cstr(out, "name", api->o.node_name);
     json_str(out, "transport_address", address);
     json_str(out, "host", host);

@@ -34,6 +34,7 @@ static const struct {
                  "refused until there is space again];"},
     [RC_IO] = {503, "i_o_exception", "input/output error"},
     [RC_CORRUPT] = {500, "corrupt_index_exception", "stored data is damaged"},
+    [RC_FORBIDDEN] = {403, "security_exception", "not allowed"},
 };
 
 int error_status(enum rc rc)

@@ -26,10 +26,26 @@
     "cluster_manager_timeout "
 #define P_CAT                                                                                      \
     " v h s help bytes time ts local master_timeout expand_wildcards include_unloaded_segments "   \
-    "health pri level "
+    "health pri level ignore_unavailable allow_no_indices cluster_manager_timeout "
 #define P_STATS                                                                                   \
     " fields completion_fields fielddata_fields groups include_segment_file_sizes "               \
     "include_unloaded_segments"
+
+#define P_SEARCH                                                                                   \
+    P_NAMES P_SOURCE                                                                               \
+        "q df analyzer analyze_wildcard default_operator lenient from size sort scroll "           \
+        "search_type track_total_hits track_scores rest_total_hits_as_int version "                \
+        "seq_no_primary_term stored_fields request_cache preference routing typed_keys "           \
+        "batched_reduce_size max_concurrent_shard_requests pre_filter_shard_size "                 \
+        "ccs_minimize_roundtrips allow_partial_search_results terminate_after explain type "       \
+        "include_named_queries_score force_synthetic_source "
+#define P_BY_QUERY                                                                                 \
+    " refresh timeout wait_for_active_shards wait_for_completion requests_per_second slices "      \
+    "scroll max_docs size conflicts "
+
+#define P_STATE                                                                                    \
+    " wait_for_metadata_version wait_for_timeout "
+#define P_STREAM " verbose "
 
 static const struct route table[] = {
     {GET | HEAD, "/", info_root, ROUTE_READ, "", "name, cluster and version of the node"},
@@ -89,7 +105,11 @@ static const struct route table[] = {
      "change settings"},
     {GET, "/_mapping", mapping_get, ROUTE_READ, P_NAMES, "mappings of all indices, as put"},
     {GET, "/{index}/_mapping", mapping_get, ROUTE_READ, P_NAMES, "mappings, as put"},
+    {GET, "/_mappings", mapping_get, ROUTE_READ, P_NAMES, "mappings of all indices, as put"},
+    {GET, "/{index}/_mappings", mapping_get, ROUTE_READ, P_NAMES, "mappings, as put"},
     {PUT | POST, "/{index}/_mapping", mapping_put, ROUTE_WRITE | ROUTE_BODY,
+     P_NAMES "write_index_only", "store a mapping"},
+    {PUT | POST, "/{index}/_mappings", mapping_put, ROUTE_WRITE | ROUTE_BODY,
      P_NAMES "write_index_only", "store a mapping"},
     {GET | POST, "/_refresh", refresh_post, ROUTE_READ, P_NAMES "force",
      "nothing to do: writes are visible at once"},
@@ -105,10 +125,68 @@ static const struct route table[] = {
     {GET | POST, "/{index}/_forcemerge", forcemerge_post, ROUTE_WRITE,
      P_NAMES "max_num_segments only_expunge_deletes flush wait_for_completion",
      "join short blocks, drop deleted documents"},
-    {GET | POST, "/_count", count_get, ROUTE_BODY, P_NAMES "routing preference",
+    {GET | POST, "/_count", count_get, ROUTE_BODY,
+     P_NAMES "routing preference q df analyzer analyze_wildcard default_operator lenient min_score "
+             "terminate_after type",
      "number of documents"},
-    {GET | POST, "/{index}/_count", count_get, ROUTE_BODY, P_NAMES "routing preference",
+    {GET | POST, "/{index}/_count", count_get, ROUTE_BODY,
+     P_NAMES "routing preference q df analyzer analyze_wildcard default_operator lenient min_score "
+             "terminate_after type",
      "number of documents"},
+    {GET | POST, "/_search", search_get, ROUTE_BODY, P_SEARCH,
+     "documents of all indices, or of a point in time"},
+    {GET | POST, "/{index}/_search", search_get, ROUTE_BODY, P_SEARCH,
+     "documents: all or by id, in storage order"},
+    {GET | POST, "/_search/scroll", scroll_get, ROUTE_BODY,
+     "scroll scroll_id rest_total_hits_as_int", "the next page of a scroll"},
+    {GET | POST, "/_search/scroll/{scroll_id}", scroll_get, ROUTE_BODY,
+     "scroll scroll_id rest_total_hits_as_int", "the next page of a scroll"},
+    {DELETE, "/_search/scroll", scroll_clear, ROUTE_BODY, "scroll_id", "give scrolls up"},
+    {DELETE, "/_search/scroll/{scroll_id}", scroll_clear, ROUTE_BODY, "scroll_id",
+     "give scrolls up"},
+    {POST, "/{index}/_pit", pit_open, ROUTE_BODY,
+     P_NAMES "keep_alive routing preference allow_partial_search_results "
+             "max_concurrent_shard_requests",
+     "open a point in time"},
+    {DELETE, "/_pit", pit_close, ROUTE_BODY, "", "close a point in time"},
+    {POST, "/{index}/_search/point_in_time", pit_open_os, ROUTE_BODY,
+     P_NAMES "keep_alive routing preference allow_partial_pit_creation",
+     "open a point in time (OpenSearch)"},
+    {DELETE, "/_search/point_in_time", pit_close_os, ROUTE_BODY, "",
+     "close points in time (OpenSearch)"},
+    {GET, "/_search/point_in_time/_all", pit_list_os, ROUTE_READ, "",
+     "the open points in time (OpenSearch)"},
+    {DELETE, "/_search/point_in_time/_all", pit_close_all_os, ROUTE_READ, "",
+     "close all points in time (OpenSearch)"},
+    {POST, "/_reindex", reindex_post, ROUTE_WRITE | ROUTE_BODY, P_BY_QUERY "require_alias",
+     "copy documents into another index"},
+    {POST, "/_reindex/{task_id}/_rethrottle", tasks_rethrottle, ROUTE_READ,
+     "requests_per_second group_by", "nothing is throttled"},
+    {POST, "/{index}/_delete_by_query", delete_by_query_post, ROUTE_WRITE | ROUTE_BODY,
+     P_NAMES P_BY_QUERY P_SOURCE
+     "q df analyzer analyze_wildcard default_operator lenient scroll_size search_type "
+     "search_timeout request_cache preference routing terminate_after version from sort stats "
+     "type",
+     "delete all documents, or some by id"},
+    {POST, "/_delete_by_query/{task_id}/_rethrottle", tasks_rethrottle, ROUTE_READ,
+     "requests_per_second group_by", "nothing is throttled"},
+    {POST, "/{index}/_update_by_query", update_by_query_post, ROUTE_READ,
+     P_NAMES P_BY_QUERY P_SOURCE
+     "q df analyzer analyze_wildcard default_operator lenient scroll_size search_type "
+     "search_timeout request_cache preference routing terminate_after version version_type from "
+     "sort stats pipeline type",
+     "refused: no document is changed here"},
+    {GET, "/_tasks", tasks_list, ROUTE_READ,
+     "actions nodes node_id parent_task_id parent_task parent_node detailed group_by timeout "
+     "wait_for_completion",
+     "what runs"},
+    {GET, "/_tasks/{task_id}", tasks_get, ROUTE_READ, "wait_for_completion timeout",
+     "a task, and what came of it"},
+    {POST, "/_tasks/_cancel", tasks_cancel, ROUTE_WRITE,
+     "actions nodes node_id parent_task_id parent_task wait_for_completion", "cancel tasks"},
+    {POST, "/_tasks/{task_id}/_cancel", tasks_cancel, ROUTE_WRITE,
+     "actions nodes node_id parent_task_id parent_task wait_for_completion", "cancel a task"},
+
     {GET, "/_stats", stats_get, ROUTE_READ, P_NAMES "level metric forbid_closed_indices" P_STATS,
      "sizes and counters"},
     {GET, "/_stats/{metric}", stats_get, ROUTE_READ, P_NAMES "level forbid_closed_indices" P_STATS,
@@ -177,21 +255,96 @@ static const struct route table[] = {
     {POST, "/_index_template/_simulate_index/{name}", template_simulate_index, ROUTE_BODY,
      P_NAMES "create cause", "what an index of that name would get"},
 
+    {GET, "/_security/_authenticate", security_authenticate, ROUTE_READ, "", "who one is"},
+    {GET, "/_security/user", security_user_get, ROUTE_READ, "with_profile_uid", "the users"},
+    {GET, "/_security/user/{name}", security_user_get, ROUTE_READ, "with_profile_uid", "a user"},
+    {PUT | POST, "/_security/api_key", api_key_post, ROUTE_WRITE | ROUTE_BODY, "refresh",
+     "make an API key"},
+    {GET, "/_security/api_key", api_key_get, ROUTE_READ,
+     "id name username realm_name owner with_limited_by active_only with_profile_uid",
+     "one's own API keys, or all"},
+    {DELETE, "/_security/api_key", api_key_delete, ROUTE_WRITE | ROUTE_BODY, "",
+     "invalidate API keys"},
+    {GET, "/_metrics", metrics_get, ROUTE_READ, "", "counters and gauges for Prometheus"},
+
     {GET, "/_xpack", shipper_xpack, ROUTE_READ, "categories accept_enterprise",
      "no lifecycle management"},
-    {GET, "/_cluster/settings", shipper_cluster_settings, ROUTE_READ, P_NAMES,
-     "no settings of that kind"},
-    {PUT, "/_ilm/policy/{name}", shipper_policy_put, ROUTE_WRITE | ROUTE_BODY, P_NAMES,
-     "store a lifecycle policy; nothing acts on it"},
-    {GET | HEAD, "/_ilm/policy/{name}", shipper_policy_get, ROUTE_READ, P_NAMES,
-     "a stored lifecycle policy"},
-    {DELETE, "/_ilm/policy/{name}", shipper_policy_delete, ROUTE_WRITE, P_NAMES,
-     "delete a stored lifecycle policy"},
-    {GET | HEAD | PUT | DELETE, "/_ingest/pipeline/{name}", shipper_pipeline,
-     ROUTE_READ | ROUTE_BODY, P_NAMES, "404: there are no pipelines"},
-    {GET, "/_data_stream", shipper_data_streams, ROUTE_READ, P_NAMES, "an empty list"},
-    {GET | PUT | DELETE, "/_data_stream/{name}", shipper_data_stream, ROUTE_READ, P_NAMES,
-     "404: there are no data streams"},
+    {GET, "/_cluster/settings", cluster_settings_get, ROUTE_READ, P_NAMES,
+     "settings put before; they are kept and echoed, nothing acts on them"},
+    {PUT, "/_cluster/settings", cluster_settings_put, ROUTE_WRITE | ROUTE_BODY, P_NAMES,
+     "keep settings"},
+    {GET, "/_cluster/state", cluster_state, ROUTE_READ, P_NAMES P_STATE,
+     "indices, templates, blocks and the node"},
+    {GET, "/_cluster/state/{metric}", cluster_state, ROUTE_READ, P_NAMES P_STATE, "parts of it"},
+    {GET, "/_cluster/state/{metric}/{index}", cluster_state, ROUTE_READ, P_NAMES P_STATE,
+     "parts of it, for some indices"},
+    {GET, "/_cluster/stats", cluster_stats, ROUTE_READ, P_NAMES, "counts and sizes of the node"},
+    {GET, "/_cluster/stats/nodes/{node}", cluster_stats, ROUTE_READ, P_NAMES,
+     "counts and sizes of the node"},
+    {GET, "/_cluster/pending_tasks", cluster_pending, ROUTE_READ, P_NAMES, "an empty list"},
+
+    {GET, "/_segments", segments_get, ROUTE_READ, P_NAMES "verbose",
+     "segments, those of an index as one"},
+    {GET, "/{index}/_segments", segments_get, ROUTE_READ, P_NAMES "verbose",
+     "segments, those of an index as one"},
+    {GET, "/_recovery", recovery_get, ROUTE_READ, P_NAMES "detailed active_only",
+     "an empty object: nothing is being recovered"},
+    {GET, "/{index}/_recovery", recovery_get, ROUTE_READ, P_NAMES "detailed active_only",
+     "an empty object: nothing is being recovered"},
+    {GET, "/_cat/aliases", cat_aliases, ROUTE_READ, P_CAT, "aliases as a table"},
+    {GET, "/_cat/aliases/{name}", cat_aliases, ROUTE_READ, P_CAT, "aliases as a table"},
+    {GET, "/_cat/templates", cat_templates, ROUTE_READ, P_CAT, "templates as a table"},
+    {GET, "/_cat/templates/{name}", cat_templates, ROUTE_READ, P_CAT, "templates as a table"},
+    {GET, "/_cat/shards", cat_shards, ROUTE_READ, P_CAT, "shards as a table"},
+    {GET, "/_cat/shards/{index}", cat_shards, ROUTE_READ, P_CAT, "shards as a table"},
+    {GET, "/_cat/segments", cat_segments, ROUTE_READ, P_CAT, "segments as a table"},
+    {GET, "/_cat/segments/{index}", cat_segments, ROUTE_READ, P_CAT, "segments as a table"},
+    {GET, "/_cat/nodes", cat_nodes, ROUTE_READ, P_CAT " full_id", "the node as a table"},
+    {GET, "/_cat/master", cat_master, ROUTE_READ, P_CAT, "the node as a table"},
+    {GET, "/_cat/cluster_manager", cat_master, ROUTE_READ, P_CAT, "the node as a table"},
+    {GET, "/_cat/allocation", cat_allocation, ROUTE_READ, P_CAT, "disk space as a table"},
+    {GET, "/_cat/allocation/{node}", cat_allocation, ROUTE_READ, P_CAT, "disk space as a table"},
+
+    {PUT, "/{index}/_block/{block}", indices_block, ROUTE_WRITE, P_NAMES,
+     "refuse writes, reads or changes of an index"},
+    {POST, "/{index}/_rollover", rollover_post, ROUTE_WRITE | ROUTE_BODY,
+     P_NAMES "dry_run wait_for_active_shards", "begin the next index of an alias or data stream"},
+    {POST, "/{index}/_rollover/{name}", rollover_post, ROUTE_WRITE | ROUTE_BODY,
+     P_NAMES "dry_run wait_for_active_shards", "the same, with a name of one's own"},
+
+    {GET, "/_ilm/policy", policy_get, ROUTE_READ, P_NAMES, "all lifecycle policies"},
+    {PUT, "/_ilm/policy/{name}", policy_put, ROUTE_WRITE | ROUTE_BODY, P_NAMES,
+     "keep a lifecycle policy; of its phases only delete acts"},
+    {GET | HEAD, "/_ilm/policy/{name}", policy_get, ROUTE_READ, P_NAMES, "a lifecycle policy"},
+    {DELETE, "/_ilm/policy/{name}", policy_delete, ROUTE_WRITE, P_NAMES,
+     "delete a lifecycle policy"},
+    {GET, "/_ilm/status", policy_status, ROUTE_READ, P_NAMES, "running"},
+    {GET, "/{index}/_ilm/explain", policy_explain, ROUTE_READ, P_NAMES "only_managed only_errors",
+     "policy and age of indices"},
+
+    {GET, "/_ingest/pipeline", pipeline_get, ROUTE_READ, P_NAMES "summary", "all pipelines"},
+    {GET | HEAD, "/_ingest/pipeline/{name}", pipeline_get, ROUTE_READ, P_NAMES "summary",
+     "pipelines, as put"},
+    {PUT, "/_ingest/pipeline/{name}", pipeline_put, ROUTE_WRITE | ROUTE_BODY, P_NAMES "if_version",
+     "keep a pipeline; one with processors is refused"},
+    {DELETE, "/_ingest/pipeline/{name}", pipeline_delete, ROUTE_WRITE, P_NAMES,
+     "delete pipelines"},
+
+    {GET, "/_data_stream", stream_get, ROUTE_READ, P_NAMES P_STREAM, "all data streams"},
+    {GET | HEAD, "/_data_stream/{name}", stream_get, ROUTE_READ, P_NAMES P_STREAM,
+     "data streams and their indices"},
+    {PUT, "/_data_stream/{name}", stream_put, ROUTE_WRITE, P_NAMES, "make a data stream"},
+    {DELETE, "/_data_stream/{name}", stream_delete, ROUTE_WRITE, P_NAMES,
+     "delete data streams and their indices"},
+    {GET, "/_data_stream/_stats", stream_stats, ROUTE_READ, P_NAMES, "sizes of data streams"},
+    {GET, "/_data_stream/{name}/_stats", stream_stats, ROUTE_READ, P_NAMES,
+     "sizes of data streams"},
+    {GET, "/_data_stream/{name}/_lifecycle", stream_lifecycle_get, ROUTE_READ, P_NAMES,
+     "retention of data streams"},
+    {PUT, "/_data_stream/{name}/_lifecycle", stream_lifecycle_put, ROUTE_WRITE | ROUTE_BODY,
+     P_NAMES, "set the retention of data streams"},
+    {DELETE, "/_data_stream/{name}/_lifecycle", stream_lifecycle_delete, ROUTE_WRITE, P_NAMES,
+     "keep the documents of data streams for ever"},
 };
 
 const struct route *route_table(size_t *count_out)

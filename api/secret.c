@@ -84,7 +84,9 @@ bool secret_unhex(struct slice text, void *out, size_t bytes)
         return false;
     for (size_t i = 0; i < text.len; i++) {
         uint8_t c = text.ptr[i];
-        uint8_t digit = (uint8_t)(c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : 255);
+        uint8_t digit = (uint8_t)(c >= '0' && c <= '9'   ? c - '0'
+                                  : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                                         : 255);
         if (digit == 255)
             return false;
         to[i / 2] = (uint8_t)(i % 2 == 0 ? digit << 4 : to[i / 2] | digit);

@@ -2,6 +2,7 @@
 #include "api/settings.h"
 
 #include "api/names.h"
+#include "api/retention.h"
 #include "config/limits.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 /* When a setting may be given after the index was made. */
 enum rule_change { CHANGE_ANY, CHANGE_CLOSED, CHANGE_NEVER, CHANGE_PRIVATE };
-enum rule_value { VALUE_ANY, VALUE_BOOL, VALUE_COUNT, VALUE_SHARDS, VALUE_OWN };
+enum rule_value { VALUE_ANY, VALUE_BOOL, VALUE_COUNT, VALUE_SHARDS, VALUE_TIME, VALUE_OWN };
 
 struct rule {
     const char *key; /* or a prefix: "index.merge.*" */
@@ -75,6 +76,7 @@ static const struct rule rules[] = {
     {"index.gc_deletes", CHANGE_ANY, VALUE_ANY},
     {"index.highlight.*", CHANGE_ANY, VALUE_ANY},
     {"index.indexing.*", CHANGE_ANY, VALUE_ANY},
+    {"index.lifecycle.data_retention", CHANGE_ANY, VALUE_TIME}, /* ours: api/retention.h */
     {"index.lifecycle.*", CHANGE_ANY, VALUE_ANY},
     {"index.look_ahead_time", CHANGE_ANY, VALUE_ANY},
     {"index.mapper.dynamic", CHANGE_ANY, VALUE_ANY},
@@ -238,6 +240,11 @@ enum rc settings_set(struct settings *settings, const char *key, struct slice va
     return rc;
 }
 
+enum rc settings_null(struct settings *settings, const char *key, struct err *err)
+{
+    return put(settings, key, SLICE_LIT("null"), err);
+}
+
 enum rc settings_overlay(struct settings *base, const struct settings *over, bool keep,
                          struct err *err)
 {
@@ -391,6 +398,14 @@ static enum rc check_value(const char *key, enum rule_value kind, struct json_va
                              "Failed to parse value [%.*s] as only [true] or [false] are allowed "
                              "for setting [%s]",
                              SLICE_FMT(text), key);
+    uint64_t ms;
+    if (kind == VALUE_TIME)
+        return retention_time(text, &ms)
+                   ? RC_OK
+                   : err_set(err, RC_INVALID, 0,
+                             "failed to parse setting [%s] with value [%.*s] as a time value: unit "
+                             "is missing or unrecognized",
+                             key, SLICE_FMT(text));
     if (!whole(text, &n))
         return err_set(err, RC_INVALID, 0, "Failed to parse value [%.*s] for setting [%s]",
                        SLICE_FMT(text), key);
@@ -515,11 +530,30 @@ static enum rc resolve_level(const struct settings *settings, const struct codec
     return RC_OK;
 }
 
+static enum rc resolve_layout(const struct settings *settings, struct codec_spec *spec,
+                              struct err *err)
+{
+    char tmp[64];
+    struct json_value value = settings_find(settings, "index.block.layout");
+    if (value.type <= JSON_NULL)
+        return RC_OK;
+    struct slice text = plain(value, tmp, sizeof tmp);
+    bool columnar = slice_is(text, "columnar");
+    if (!columnar && !slice_is(text, "plain"))
+        return err_set(err, RC_INVALID, 0,
+                       "unknown value for [index.block.layout] must be one of [plain, columnar] "
+                       "but was: %.*s",
+                       SLICE_FMT(text));
+    codec_set_layout(spec, columnar ? LAYOUT_COLUMNAR : LAYOUT_PLAIN);
+    return RC_OK;
+}
+
 static enum rc resolve_block(const struct settings *settings, struct codec_spec *spec,
                              struct err *err)
 {
     char tmp[64];
     uint64_t bytes;
+    TRY(resolve_layout(settings, spec, err));
     struct json_value value = settings_find(settings, "index.block.size");
     if (value.type > JSON_NULL) {
         struct slice text = plain(value, tmp, sizeof tmp);
@@ -534,18 +568,7 @@ static enum rc resolve_block(const struct settings *settings, struct codec_spec 
                            "from [4kb] to [4mb]",
                            SLICE_FMT(text));
         spec->block_bytes = (uint32_t)bytes;
-    }
-    value = settings_find(settings, "index.block.layout");
-    if (value.type > JSON_NULL) {
-        struct slice text = plain(value, tmp, sizeof tmp);
-        if (slice_is(text, "columnar"))
-            return err_set(err, RC_INVALID, 0,
-                           "[columnar] for [index.block.layout] is not built yet; use [plain]");
-        if (!slice_is(text, "plain"))
-            return err_set(err, RC_INVALID, 0,
-                           "unknown value for [index.block.layout] must be one of [plain] but "
-                           "was: %.*s",
-                           SLICE_FMT(text));
+        spec->packed_bytes = 0;
     }
     return RC_OK;
 }

@@ -44,6 +44,9 @@ struct json_value settings_find(const struct settings *settings, const char *key
 MUST_CHECK enum rc settings_set(struct settings *settings, const char *key, struct slice value,
                                 struct err *err); /* value: plain text */
 
+/* For an overlay that takes the key away. */
+MUST_CHECK enum rc settings_null(struct settings *settings, const char *key, struct err *err);
+
 enum settings_use {
     SETTINGS_CREATE,
     SETTINGS_TEMPLATE,

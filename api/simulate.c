@@ -3,49 +3,6 @@
 #include "api/handlers.h"
 #include "api/templates.h"
 
-#include <stdlib.h>
-
-/* Is there a name that both globs match? f[j] for a[i..] and b[j..], from the ends. */
-static bool globs_overlap(struct slice a, struct slice b)
-{
-    bool *f = calloc(b.len + 1, sizeof *f);
-    if (f == NULL)
-        return false;
-    for (size_t i = a.len + 1; i-- > 0;) {
-        bool corner = false; /* of (i + 1, j + 1) */
-        for (size_t j = b.len + 1; j-- > 0;) {
-            bool below = f[j], right = j < b.len && f[j + 1], now;
-            if (i == a.len && j == b.len)
-                now = true;
-            else if (i < a.len && a.ptr[i] == '*')
-                now = below || right;
-            else if (j < b.len && b.ptr[j] == '*')
-                now = right || (i < a.len && below);
-            else
-                now = i < a.len && j < b.len && a.ptr[i] == b.ptr[j] && corner;
-            corner = below;
-            f[j] = now;
-        }
-    }
-    bool overlap = f[0];
-    free(f);
-    return overlap;
-}
-
-static bool lists_overlap(struct json_value a, struct json_value b)
-{
-    struct json_value x, y;
-    struct slice px, py;
-    struct json_scan left = json_enter(a);
-    while (a.type == JSON_ARRAY && json_element(&left, &x)) {
-        struct json_scan right = json_enter(b);
-        while (b.type == JSON_ARRAY && json_element(&right, &y))
-            if (json_plain(x.text, &px) && json_plain(y.text, &py) && globs_overlap(px, py))
-                return true;
-    }
-    return false;
-}
-
 struct simulation {
     struct json_value patterns; /* what others must not overlap: a JSON array */
     struct slice name;          /* of the template itself, or empty */
@@ -68,7 +25,7 @@ static enum rc find_best(struct slice name, struct slice value, void *arg)
     struct simulation *s = arg;
     struct json_value object = json_root(value);
     int64_t rank = templates_rank(object, "priority");
-    if (!lists_overlap(patterns_of(object), s->patterns) || (s->found && rank <= s->rank))
+    if (!templates_overlap(patterns_of(object), s->patterns) || (s->found && rank <= s->rank))
         return RC_OK;
     s->found = true;
     s->rank = rank;
@@ -82,7 +39,7 @@ static enum rc put_overlapping(struct slice name, struct slice value, void *arg)
 {
     struct simulation *s = arg;
     struct json_value patterns = patterns_of(json_root(value));
-    if (slice_eq(name, s->name) || !lists_overlap(patterns, s->patterns))
+    if (slice_eq(name, s->name) || !templates_overlap(patterns, s->patterns))
         return RC_OK;
     buf_put_str(s->out, s->overlapping++ == 0 ? "{" : ",{");
     json_str(s->out, "name", name);
@@ -196,7 +153,7 @@ void template_simulate_index(struct api_call *call)
         reply_rc(call, rc, &err);
         goto out;
     }
-    bool mine = body.type == JSON_OBJECT && lists_overlap(json_root(buf_slice(&own)), s.patterns) &&
+    bool mine = body.type == JSON_OBJECT && templates_overlap(json_root(buf_slice(&own)), s.patterns) &&
                 (!s.found || templates_rank(body, "priority") > s.rank);
     if (!mine && !s.found) {
         BUF_PUT_LIT(reply_json(call, 200), "{}");

@@ -177,6 +177,8 @@ static void put_stow(struct buf *out, const struct totals *t, const struct codec
     json_uint(out, "raw_bytes", t->s.raw_bytes);
     json_uint(out, "packed_raw_bytes", t->s.block_raw_bytes);
     json_uint(out, "compressed_bytes", t->s.block_bytes);
+    json_uint(out, "dictionary", t->s.dictionary);
+    json_uint(out, "dictionary_bytes", t->s.dictionary_bytes);
     buf_printf(out, ",\"ratio\":%.3f", ratio);
     json_uint(out, "disk_bytes", t->s.disk_bytes);
     json_uint(out, "catalog_bytes", t->s.catalog_bytes);
@@ -329,7 +331,8 @@ void stats_get(struct api_call *call)
     struct names_list list;
     bool indices, shards;
     unsigned metrics;
-    if (!read_metrics(call, &metrics) || !read_level(call, &indices, &shards) ||
+    if (!call_bool(call, "forbid_closed_indices", true, &options.forbid_closed) ||
+        !read_metrics(call, &metrics) || !read_level(call, &indices, &shards) ||
         !names_resolve_or_reply(call, &options, &list))
         return;
     memset(&sum, 0, sizeof sum);

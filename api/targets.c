@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/targets.h"
 
+#include "api/access.h"
+
 #include <xxhash.h>
 
 static struct target *find(const struct targets *t, struct slice name, enum names_need need,
-                           bool require_alias)
+                           unsigned flags)
 {
     if (t->buckets == 0)
         return NULL;
     struct target *one = t->bucket[XXH3_64bits(name.ptr, name.len) & (t->buckets - 1)];
     while (one != NULL &&
-           !(one->need == need && one->require_alias == require_alias && slice_eq(one->name, name)))
+           !(one->need == need && one->flags == flags && slice_eq(one->name, name)))
         one = one->next;
     return one;
 }
@@ -35,9 +37,16 @@ static bool grow(struct api_call *call, struct targets *t)
 
 static bool resolve(struct api_call *call, struct target *one)
 {
-    struct names_target found = {NULL, false};
+    struct names_target found = {NULL, false, false};
     struct err err = {0};
-    one->rc = names_target(call->api, one->name, one->need, one->require_alias, &found, &err);
+    if (one->need == NAMES_READ && !access_may(call, one->name, USERS_READ))
+        one->rc = err_set(&err, RC_FORBIDDEN, 0,
+                          "action [indices:data/read] is unauthorized for user [%.64s] on indices "
+                          "[%.*s]",
+                          call->user->name, (int)(one->name.len > 100 ? 100 : one->name.len),
+                          (const char *)one->name.ptr);
+    else
+        one->rc = names_target(call->api, one->name, one->need, one->flags, &found, &err);
     if (one->rc == RC_OK) {
         one->index = found.index;
         return true;
@@ -48,20 +57,20 @@ static bool resolve(struct api_call *call, struct target *one)
 }
 
 struct target *targets_get(struct api_call *call, struct targets *t, struct slice name,
-                           enum names_need need, bool require_alias)
+                           enum names_need need, unsigned flags)
 {
     struct target *one = t->last;
-    if (one != NULL && one->need == need && one->require_alias == require_alias &&
+    if (one != NULL && one->need == need && one->flags == flags &&
         slice_eq(one->name, name))
         return one;
-    one = find(t, name, need, require_alias);
+    one = find(t, name, need, flags);
     if (one == NULL) {
         if (t->count >= t->buckets && !grow(call, t))
             return NULL;
         one = call_alloc(call, sizeof *one);
         if (one == NULL)
             return NULL;
-        *one = (struct target){.name = name, .need = need, .require_alias = require_alias};
+        *one = (struct target){.name = name, .need = need, .flags = flags};
         if (!resolve(call, one))
             return NULL;
         size_t at = XXH3_64bits(name.ptr, name.len) & (t->buckets - 1);

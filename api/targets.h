@@ -11,7 +11,7 @@ struct target {
     struct target *before; /* of all */
     struct slice name;     /* as asked for */
     enum names_need need;
-    bool require_alias;
+    unsigned flags; /* of enum names_flags */
     struct index *index; /* NULL when rc is not RC_OK */
     enum rc rc;
     const struct err *err; /* with rc */
@@ -26,7 +26,7 @@ struct targets {
 
 /* The target of a name, whatever came of it; NULL when memory is out. name must outlive it. */
 struct target *targets_get(struct api_call *call, struct targets *targets, struct slice name,
-                           enum names_need need, bool require_alias);
+                           enum names_need need, unsigned flags);
 void targets_done(struct targets *targets); /* releases the indices; the memory is the call's */
 /* The text of a failed target. */
 struct slice target_reason(const struct target *target, struct buf *scratch);

@@ -2,6 +2,9 @@
 /* _template, _index_template, _component_template: put, get, delete. */
 #include "api/aliases.h"
 #include "api/handlers.h"
+#include "api/names_view.h"
+#include "api/retention.h"
+#include "api/streams.h"
 #include "api/templates.h"
 
 /* What differs between the three. */
@@ -88,6 +91,21 @@ out:
     return rc;
 }
 
+/* What a template says about data streams. */
+static enum rc check_stream(struct json_value body, struct json_value own, struct buf *out,
+                            struct err *err)
+{
+    struct json_value stream, lifecycle;
+    if (json_find(body, "data_stream", &stream) && stream.type != JSON_OBJECT &&
+        stream.type != JSON_NULL)
+        return err_set(err, RC_INVALID, 0, "[data_stream] must be an object");
+    if (!json_find(own, "lifecycle", &lifecycle) || lifecycle.type == JSON_NULL)
+        return RC_OK;
+    TRY(retention_lifecycle_check(lifecycle, err));
+    json_raw(out, "lifecycle", lifecycle.text);
+    return RC_OK;
+}
+
 static enum rc put_legacy(struct json_value body, struct buf *out, struct err *err)
 {
     struct names_body parts = templates_parts(body);
@@ -150,7 +168,10 @@ static enum rc put_composable(struct api *api, const struct kind *kind, struct j
         json_key(out, "template");
         buf_put_byte(out, '{');
         TRY(put_parts(&parts, false, out, err));
+        TRY(check_stream(body, own, out, err));
         buf_put_byte(out, '}');
+    } else {
+        TRY(check_stream(body, own, out, err));
     }
     struct json_scan scan = json_enter(body);
     while (json_member(&scan, &key, &value)) {
@@ -185,15 +206,49 @@ static enum rc normalise(struct api *api, const struct kind *kind, struct json_v
     return out->failed ? err_set(err, RC_NOMEM, 0, "out of memory for a template") : RC_OK;
 }
 
+/* How much of a text goes into an error. */
+static int cut(struct slice text)
+{
+    return text.len > 32 ? 32 : (int)text.len;
+}
+
+/* Another index template of the same priority that matches names which this one matches. */
+struct rival {
+    struct slice name, text;
+    int64_t priority;
+    struct err *err;
+};
+
+static enum rc check_rival(struct slice name, struct slice value, void *arg)
+{
+    const struct rival *rival = arg;
+    struct json_value theirs = json_root(value), ours = json_root(rival->text), a, b;
+    if (slice_eq(name, rival->name) || templates_rank(theirs, "priority") != rival->priority ||
+        !json_find(theirs, "index_patterns", &a) || !json_find(ours, "index_patterns", &b) ||
+        !templates_overlap(a, b))
+        return RC_OK;
+    return err_set(rival->err, RC_INVALID, 0,
+                   "index template [%.*s] has index patterns %.*s matching patterns from existing "
+                   "templates [%.*s] that have the same priority [%lld], multiple index templates "
+                   "may not match during index creation, please use a different priority",
+                   cut(rival->name), rival->name.ptr, cut(b.text), b.text.ptr, cut(name), name.ptr,
+                   (long long)rival->priority);
+}
+
 static enum rc store_template(struct api *api, const struct kind *kind, struct slice name,
                               struct slice text, bool create, struct err *err)
 {
     struct buf old = {NULL, 0, 0, false};
+    struct rival rival = {name, text, templates_rank(json_root(text), "priority"), err};
     registry_lock(api->names);
     enum rc rc = create ? store_meta_get(api->o.store, kind->kind, name, &old, err) : RC_NOT_FOUND;
     if (rc == RC_OK)
         rc = err_set(err, RC_INVALID, 0, "%s [%.*s] already exists", kind->word, SLICE_FMT(name));
     else if (rc == RC_NOT_FOUND)
+        rc = kind == &composable
+                 ? store_meta_each(api->o.store, kind->kind, check_rival, &rival, err)
+                 : RC_OK;
+    if (rc == RC_OK)
         rc = store_meta_put(api->o.store, kind->kind, name, text, err);
     registry_unlock(api->names);
     buf_done(&old);
@@ -207,7 +262,8 @@ static void template_put(struct api_call *call, const struct kind *kind)
     struct err err = {RC_OK, 0, ""};
     struct json_value body;
     bool create;
-    if (!call_bool(call, "create", false, &create) || !names_body_object(call, &body))
+    if (!call_bool(call, "create", false, &create) || !names_body_object(call, &body) ||
+        !names_untyped(call, &body))
         return;
     enum rc rc = normalise(call->api, kind, body, name, &text, &err);
     if (rc == RC_OK)
@@ -221,6 +277,7 @@ static void template_put(struct api_call *call, const struct kind *kind)
 
 /* ---- get */
 struct walk {
+    struct api_call *call;
     const struct kind *kind;
     struct slice names; /* comma-separated globs; empty: all */
     bool flat;
@@ -228,32 +285,20 @@ struct walk {
     size_t found;
 };
 
-/* Is a name among the globs of a list? */
-static bool wanted(struct slice list, struct slice name)
-{
-    if (list.len == 0)
-        return true;
-    for (size_t at = 0; at <= list.len;) {
-        const uint8_t *comma = memchr(list.ptr + at, ',', list.len - at);
-        size_t end = comma == NULL ? list.len : (size_t)(comma - list.ptr);
-        struct slice one = slice_of(list.ptr + at, end - at);
-        if (slice_is(one, "_all") || names_match(one, name))
-            return true;
-        at = end + 1;
-    }
-    return false;
-}
-
 /* Copy an object with its flat "settings" printed as asked for; also one level down, below
  * "template". */
-static enum rc put_shown(struct json_value object, bool flat, bool below, struct buf *out,
-                         struct err *err)
+static enum rc put_shown(struct api_call *call, struct json_value object, bool flat, bool below,
+                         struct buf *out, struct err *err)
 {
     struct slice key;
     struct json_value value;
     struct json_scan scan = json_enter(object);
     buf_put_byte(out, '{');
     while (json_member(&scan, &key, &value)) {
+        if (!below && json_string_is(key, "mappings")) {
+            names_put_mapping(call, value.text, out);
+            continue;
+        }
         if (out->len != 0 && out->ptr[out->len - 1] != '{')
             buf_put_byte(out, ',');
         buf_put_slice(out, key);
@@ -265,7 +310,7 @@ static enum rc put_shown(struct json_value object, bool flat, bool below, struct
             settings_done(&settings);
             TRY(rc);
         } else if (below && json_string_is(key, "template") && value.type == JSON_OBJECT) {
-            TRY(put_shown(value, flat, false, out, err));
+            TRY(put_shown(call, value, flat, false, out, err));
         } else {
             buf_put_slice(out, value.text);
         }
@@ -279,19 +324,19 @@ static enum rc show_one(struct slice name, struct slice value, void *arg)
     struct walk *walk = arg;
     struct buf *out = walk->out;
     enum rc rc;
-    if (!wanted(walk->names, name))
+    if (!names_in_list(walk->names, name))
         return RC_OK;
     if (walk->found++ != 0)
         buf_put_byte(out, ',');
     if (walk->kind->list == NULL) {
         json_quote(name, out);
         buf_put_byte(out, ':');
-        return put_shown(json_root(value), walk->flat, false, out, NULL);
+        return put_shown(walk->call, json_root(value), walk->flat, false, out, NULL);
     }
     buf_put_byte(out, '{');
     json_str(out, "name", name);
     json_key(out, walk->kind->one);
-    rc = put_shown(json_root(value), walk->flat, true, out, NULL);
+    rc = put_shown(walk->call, json_root(value), walk->flat, true, out, NULL);
     buf_put_byte(out, '}');
     return rc;
 }
@@ -310,7 +355,7 @@ static void reply_missing(struct api_call *call, const struct kind *kind, struct
 static void template_get(struct api_call *call, const struct kind *kind)
 {
     struct slice names = call_part(call, "name");
-    struct walk walk = {.kind = kind, .names = names};
+    struct walk walk = {.call = call, .kind = kind, .names = names};
     struct err err = {RC_OK, 0, ""};
     if (!call_bool(call, "flat_settings", false, &walk.flat))
         return;
@@ -343,11 +388,68 @@ static enum rc doom_one(struct slice name, struct slice value, void *arg)
 {
     struct doomed *doomed = arg;
     (void)value;
-    if (wanted(doomed->names, name)) {
+    if (names_in_list(doomed->names, name)) {
         buf_put(&doomed->list, &name.len, sizeof name.len);
         buf_put_slice(&doomed->list, name);
     }
     return doomed->list.failed ? RC_NOMEM : RC_OK;
+}
+
+/* ---- what keeps a template from being deleted */
+struct in_use {
+    struct slice names; /* globs to delete */
+    struct err *err;
+};
+
+/* An index template: is it composed of one of them? */
+static enum rc check_composed(struct slice name, struct slice value, void *arg)
+{
+    const struct in_use *use = arg;
+    struct json_value list, one;
+    if (!json_find(json_root(value), "composed_of", &list) || list.type != JSON_ARRAY)
+        return RC_OK;
+    struct json_scan scan = json_enter(list);
+    while (json_element(&scan, &one)) {
+        struct buf text = {NULL, 0, 0, false};
+        json_plain_text(one, &text);
+        bool doomed = names_in_list(use->names, buf_slice(&text));
+        enum rc rc = doomed
+                         ? err_set(use->err, RC_INVALID, 0,
+                                   "component templates [%.*s] cannot be removed as they are still "
+                                   "in use by index templates [%.*s]",
+                                   cut(buf_slice(&text)), text.ptr, cut(name), name.ptr)
+                         : RC_OK;
+        buf_done(&text);
+        TRY(rc);
+    }
+    return RC_OK;
+}
+
+static enum rc check_unused(struct api *api, const struct kind *kind, struct slice names,
+                            struct err *err)
+{
+    struct in_use use = {names, err};
+    struct names_view view;
+    enum rc rc = RC_OK;
+    if (kind == &component)
+        return store_meta_each(api->o.store, 'i', check_composed, &use, err);
+    if (kind != &composable)
+        return RC_OK;
+    TRY(names_view_open(api, &view, err));
+    for (size_t i = 0, at; rc == RC_OK && i < view.count; i++) {
+        struct stream_info stream;
+        struct slice template;
+        if (!names_view_stream(&view, view.info[i].stream, &at) || at != i)
+            continue;
+        stream_info_get(view.meta[i], &stream);
+        if (json_plain(stream.template, &template) && names_in_list(names, template))
+            rc = err_set(err, RC_INVALID, 0,
+                         "unable to remove composable templates [%.*s] as they are in use by a "
+                         "data streams [%.*s]",
+                         cut(template), template.ptr, cut(stream.name), stream.name.ptr);
+    }
+    names_view_close(&view);
+    return rc;
 }
 
 static void template_delete(struct api_call *call, const struct kind *kind)
@@ -356,7 +458,10 @@ static void template_delete(struct api_call *call, const struct kind *kind)
     struct doomed doomed = {.names = names};
     struct store *store = call->api->o.store;
     struct err err = {RC_OK, 0, ""};
-    enum rc rc = store_meta_each(store, kind->kind, doom_one, &doomed, &err);
+    registry_lock(call->api->names);
+    enum rc rc = check_unused(call->api, kind, names, &err);
+    if (rc == RC_OK)
+        rc = store_meta_each(store, kind->kind, doom_one, &doomed, &err);
     bool one = memchr(names.ptr, '*', names.len) == NULL, none = doomed.list.len == 0;
     for (size_t at = 0, len; rc == RC_OK && at < doomed.list.len; at += len) {
         memcpy(&len, doomed.list.ptr + at, sizeof len);
@@ -365,6 +470,7 @@ static void template_delete(struct api_call *call, const struct kind *kind)
         if (rc == RC_NOT_FOUND) /* somebody else was faster */
             rc = RC_OK;
     }
+    registry_unlock(call->api->names);
     buf_done(&doomed.list);
     if (rc != RC_OK)
         reply_rc(call, rc, &err);

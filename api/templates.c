@@ -5,12 +5,16 @@
 #include "api/handlers.h"
 #include "api/mapping.h"
 
+#include <stdlib.h>
+
 /* ---- drafts */
 void draft_done(struct draft *draft)
 {
     settings_done(&draft->settings);
     buf_done(&draft->mappings);
     buf_done(&draft->aliases);
+    buf_done(&draft->template);
+    buf_done(&draft->lifecycle);
 }
 
 enum rc draft_add(struct draft *draft, const struct names_body *body, struct slice index,
@@ -84,6 +88,86 @@ static bool template_matches(struct json_value object, struct slice index)
     return false;
 }
 
+/* ---- overlaps */
+/* Is there a name that both globs match? f[j] for a[i..] and b[j..], from the ends. */
+static bool globs_overlap(struct slice a, struct slice b)
+{
+    bool *f = calloc(b.len + 1, sizeof *f);
+    if (f == NULL)
+        return false;
+    for (size_t i = a.len + 1; i-- > 0;) {
+        bool corner = false; /* of (i + 1, j + 1) */
+        for (size_t j = b.len + 1; j-- > 0;) {
+            bool below = f[j], right = j < b.len && f[j + 1], now;
+            if (i == a.len && j == b.len)
+                now = true;
+            else if (i < a.len && a.ptr[i] == '*')
+                now = below || right;
+            else if (j < b.len && b.ptr[j] == '*')
+                now = right || (i < a.len && below);
+            else
+                now = i < a.len && j < b.len && a.ptr[i] == b.ptr[j] && corner;
+            corner = below;
+            f[j] = now;
+        }
+    }
+    bool overlap = f[0];
+    free(f);
+    return overlap;
+}
+
+/* The text between the n-th wildcard and the next one; false: there are no two such. */
+static bool segment_between(struct slice glob, size_t n, struct slice *out)
+{
+    const uint8_t *p = glob.ptr, *end = glob.ptr + glob.len, *next;
+    for (;; n--) {
+        p = memchr(p, '*', (size_t)(end - p));
+        if (p == NULL)
+            return false;
+        p++;
+        if (n == 0)
+            break;
+    }
+    next = memchr(p, '*', (size_t)(end - p));
+    if (next == NULL)
+        return false;
+    *out = slice_of(p, (size_t)(next - p));
+    return true;
+}
+
+/* "app-*-some-*" and "app-*-other-*" are meant to be told apart, though a name with both words
+ * matches both: a word between wildcards decides, as in OpenSearch. */
+static bool told_apart(struct slice a, struct slice b)
+{
+    struct slice x, y;
+    bool apart = false;
+    size_t n = 0;
+    for (;; n++) {
+        bool in_a = segment_between(a, n, &x), in_b = segment_between(b, n, &y);
+        if (in_a != in_b)
+            return false;
+        if (!in_a)
+            return apart;
+        apart = apart || (memmem(x.ptr, x.len, y.ptr, y.len) == NULL &&
+                          memmem(y.ptr, y.len, x.ptr, x.len) == NULL);
+    }
+}
+
+bool templates_overlap(struct json_value a, struct json_value b)
+{
+    struct json_value x, y;
+    struct slice px, py;
+    struct json_scan left = json_enter(a);
+    while (a.type == JSON_ARRAY && json_element(&left, &x)) {
+        struct json_scan right = json_enter(b);
+        while (b.type == JSON_ARRAY && json_element(&right, &y))
+            if (json_plain(x.text, &px) && json_plain(y.text, &py) && globs_overlap(px, py) &&
+                !told_apart(px, py))
+                return true;
+    }
+    return false;
+}
+
 /* ---- applying */
 struct pick {
     struct slice index;
@@ -137,6 +221,20 @@ static enum rc pick_legacy(struct slice name, struct slice body, void *arg)
     return pick->body.failed ? RC_NOMEM : RC_OK;
 }
 
+/* A template's "template" object. The lifecycle is replaced as a whole; null takes it away. */
+static enum rc add_parts(struct json_value object, struct slice index, struct draft *draft,
+                         struct err *err)
+{
+    struct names_body parts = templates_parts(object);
+    struct json_value lifecycle;
+    if (json_find(object, "lifecycle", &lifecycle)) {
+        draft->lifecycle.len = 0;
+        if (lifecycle.type == JSON_OBJECT)
+            buf_put_slice(&draft->lifecycle, lifecycle.text);
+    }
+    return draft_add(draft, &parts, index, err);
+}
+
 static enum rc add_component(struct api *api, struct json_value name, struct slice index,
                              struct draft *draft, struct err *err)
 {
@@ -146,10 +244,8 @@ static enum rc add_component(struct api *api, struct json_value name, struct sli
     enum rc rc = store_meta_get(api->o.store, 'c', buf_slice(&text), &body, err);
     if (rc == RC_NOT_FOUND) /* deleted since: what is left counts */
         rc = RC_OK;
-    else if (rc == RC_OK && json_find(json_root(buf_slice(&body)), "template", &object)) {
-        struct names_body parts = templates_parts(object);
-        rc = draft_add(draft, &parts, index, err);
-    }
+    else if (rc == RC_OK && json_find(json_root(buf_slice(&body)), "template", &object))
+        rc = add_parts(object, index, draft, err);
     buf_done(&text);
     buf_done(&body);
     return rc;
@@ -158,7 +254,12 @@ static enum rc add_component(struct api *api, struct json_value name, struct sli
 enum rc templates_compose(struct api *api, struct json_value index_template, struct slice index,
                           struct draft *draft, struct err *err)
 {
-    struct json_value list, name, own;
+    struct json_value list, name, own, stream, hidden;
+    if (json_find(index_template, "data_stream", &stream) && stream.type == JSON_OBJECT) {
+        draft->stream = true;
+        draft->stream_hidden =
+            json_find(stream, "hidden", &hidden) && hidden.type == JSON_TRUE;
+    }
     if (json_find(index_template, "composed_of", &list) && list.type == JSON_ARRAY) {
         struct json_scan scan = json_enter(list);
         while (json_element(&scan, &name))
@@ -166,8 +267,7 @@ enum rc templates_compose(struct api *api, struct json_value index_template, str
     }
     if (!json_find(index_template, "template", &own))
         return RC_OK;
-    struct names_body parts = templates_parts(own);
-    return draft_add(draft, &parts, index, err);
+    return add_parts(own, index, draft, err);
 }
 
 enum rc templates_apply(struct api *api, struct slice index, struct draft *draft, struct err *err)
@@ -176,6 +276,7 @@ enum rc templates_apply(struct api *api, struct slice index, struct draft *draft
     enum rc rc;
     TRY_OUT(store_meta_each(api->o.store, 'i', pick_index_template, &pick, err));
     if (pick.found) {
+        buf_put_slice(&draft->template, buf_slice(&pick.name));
         rc = templates_compose(api, json_root(buf_slice(&pick.body)), index, draft, err);
         goto out;
     }

@@ -15,6 +15,10 @@ struct draft {
     struct settings settings;
     struct buf mappings; /* JSON object, or empty */
     struct buf aliases;
+    struct buf template;  /* name of the index template that counted, or empty */
+    bool stream;          /* it makes data streams */
+    bool stream_hidden;
+    struct buf lifecycle; /* of a data stream: JSON object, or empty */
 };
 
 void draft_done(struct draft *draft);
@@ -24,6 +28,8 @@ MUST_CHECK enum rc draft_add(struct draft *draft, const struct names_body *body,
 /* Lay one composable template over a draft: its components in order, then itself. */
 MUST_CHECK enum rc templates_compose(struct api *api, struct json_value index_template,
                                      struct slice index, struct draft *draft, struct err *err);
+/* Is there a name that one pattern of both lists (JSON arrays of globs) matches? */
+bool templates_overlap(struct json_value a, struct json_value b);
 /* settings, mappings and aliases of an object, as far as they are there. */
 struct names_body templates_parts(struct json_value object);
 /* "priority" or "order" of a template; 0 when there is none. */

@@ -2,13 +2,14 @@
 /* _refresh, _flush, _forcemerge and _count of indices. */
 #include "api/handlers.h"
 #include "api/indices.h"
-#include "api/settings.h"
+#include "api/search.h"
 
 #include <stdlib.h>
 
 static bool resolve(struct api_call *call, struct names_list *list)
 {
-    struct names_options options = {.allow_no_indices = true, .expand = EXPAND_OPEN};
+    struct names_options options = {
+        .allow_no_indices = true, .expand = EXPAND_OPEN, .forbid_closed = true};
     return names_resolve_or_reply(call, &options, list);
 }
 
@@ -113,50 +114,46 @@ void forcemerge_post(struct api_call *call)
 }
 
 /* ---- count */
-/* Is the body nothing, {} or a match_all? False: replied. */
-static bool counts_all(struct api_call *call)
+static void reply_count(struct api_call *call, const struct names_list *list, uint64_t docs)
 {
-    struct json_value body, query, value;
-    struct slice key;
-    if (call->body.len == 0)
-        return true;
-    if (!names_body_object(call, &body))
-        return false;
-    struct json_scan scan = json_enter(body);
-    while (json_member(&scan, &key, &value)) {
-        if (!json_string_is(key, "query")) {
-            reply_error(call, 400, "parsing_exception", "request does not support [%.*s]",
-                        SLICE_FMT(slice_of(key.ptr + 1, key.len - 2)));
-            return false;
-        }
-    }
-    if (!json_find(body, "query", &query) || query.type == JSON_NULL)
-        return true;
-    scan = json_enter(query);
-    if (query.type == JSON_OBJECT && json_member(&scan, &key, &value) &&
-        json_string_is(key, "match_all") && !json_member(&scan, &key, &value))
-        return true;
-    reply_error(call, 400, "parsing_exception",
-                "stowd has no query engine: only [match_all] can be counted");
-    return false;
+    struct buf *out = reply_json(call, 200);
+    buf_put_byte(out, '{');
+    json_uint(out, "count", docs);
+    shards_put(list, false, true, out);
+    buf_put_byte(out, '}');
 }
 
 void count_get(struct api_call *call)
 {
     struct names_list list;
+    struct query query;
+    struct scan scan;
+    struct err err = {RC_OK, 0, ""};
     uint64_t docs = 0;
-    if (!counts_all(call) || !resolve(call, &list))
+    enum rc rc = RC_OK;
+    if (!search_query(call, &query))
         return;
-    for (size_t i = 0; i < list.count; i++) {
+    if (!search_indices(call, USE_READ, &list)) {
+        query_done(&query);
+        return;
+    }
+    for (size_t i = 0; query.all && i < list.count; i++) {
         struct index_stats stats;
         index_stats_get(list.index[i], &stats);
         docs += stats.docs;
     }
-    struct buf *out = reply_json(call, 200);
-    buf_put_byte(out, '{');
-    json_uint(out, "count", docs);
-    shards_put(&list, false, true, out);
-    buf_put_byte(out, '}');
+    if (!query.all)
+        rc = scan_open(call->api->o.store, &list, &query, &scan, &err);
+    if (!query.all && rc == RC_OK) {
+        docs = scan.total;
+        scan_close(&scan);
+    }
+    if (rc == RC_OK)
+        reply_count(call, &list, docs);
     names_list_done(&list);
-    api_finish(call);
+    query_done(&query);
+    if (rc == RC_OK)
+        api_finish(call);
+    else
+        reply_rc(call, rc, &err);
 }

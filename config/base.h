@@ -36,6 +36,7 @@ enum rc {
     RC_FULL,    /* no space on the device, or below the reserve */
     RC_IO,      /* the operating system refused; os_errno says how */
     RC_CORRUPT, /* bytes from disk are not what was written */
+    RC_FORBIDDEN, /* the caller may not */
 };
 
 struct err {

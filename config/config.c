@@ -2,6 +2,8 @@
 /* Settings; see config.h. All of them go through set_value(). */
 #include "config/config.h"
 
+#include "config/users.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -224,6 +226,7 @@ enum rc config_init(struct config *config, struct err *err)
 
 void config_done(struct config *config)
 {
+    config_forget_users(config);
     for (size_t i = 0; i < ARRAY_LEN(OPTIONS); i++)
         if (OPTIONS[i].name != NULL && (OPTIONS[i].kind == KIND_TEXT || OPTIONS[i].kind == KIND_CHOICE)) {
             char **text = (char **)(void *)((char *)config + OPTIONS[i].field);
@@ -232,6 +235,89 @@ void config_done(struct config *config)
         }
 }
 
+
+/* ---- security.users.NAME */
+
+#define USERS_PREFIX "security.users."
+
+static const char *user_name(const char *setting)
+{
+    size_t n = sizeof USERS_PREFIX - 1;
+    return strncmp(setting, USERS_PREFIX, n) == 0 && setting[n] != '\0' ? setting + n : NULL;
+}
+
+/* The password that a value stands for. No error text repeats it. */
+static enum rc read_password(const char *value, const char *name, const char *source, char **out,
+                             struct err *err)
+{
+    char line[USERS_PASSWORD_BYTES + 2] = "";
+    if (value[0] == '@') {
+        FILE *file = fopen(value + 1, "re");
+        bool ok = file != NULL && fgets(line, sizeof line, file) != NULL;
+        int number = errno;
+        if (file != NULL)
+            fclose(file);
+        if (!ok)
+            return err_set(err, RC_INVALID, number,
+                           "%s: " USERS_PREFIX "%.64s: no password in file [%.100s]", source, name,
+                           value + 1);
+        line[strcspn(line, "\r\n")] = '\0';
+        value = line;
+    }
+    size_t len = strlen(value);
+    *out = len == 0 || len > USERS_PASSWORD_BYTES ? NULL : strdup(value);
+    explicit_bzero(line, sizeof line);
+    return *out != NULL ? RC_OK
+                        : err_set(err, RC_INVALID, 0,
+                                  "%s: " USERS_PREFIX "%.64s: a password has 1 to %d bytes", source,
+                                  name, USERS_PASSWORD_BYTES);
+}
+
+static void forget_password(char *password)
+{
+    if (password != NULL)
+        explicit_bzero(password, strlen(password));
+    free(password);
+}
+
+static enum rc set_user(struct config *config, const char *name, const char *value,
+                        const char *source, struct err *err)
+{
+    char *password;
+    size_t at = 0;
+    if (!users_name_ok(slice_str(name)))
+        return err_set(err, RC_INVALID, 0, "%s: bad user name [%.80s]", source, name);
+    TRY(read_password(value, name, source, &password, err));
+    while (at < config->user_count && strcmp(config->users[at].name, name) != 0)
+        at++;
+    if (at < config->user_count) { /* C1 */
+        forget_password(config->users[at].password);
+        config->users[at].password = password;
+        return RC_OK;
+    }
+    struct config_user *more =
+        (struct config_user *)realloc(config->users, (at + 1) * sizeof *more);
+    char *copy = more == NULL ? NULL : strdup(name);
+    if (more != NULL)
+        config->users = more;
+    if (copy == NULL) {
+        forget_password(password);
+        return err_set(err, RC_NOMEM, 0, "%s: out of memory", source);
+    }
+    more[config->user_count++] = (struct config_user){copy, password};
+    return RC_OK;
+}
+
+void config_forget_users(struct config *config)
+{
+    for (size_t i = 0; i < config->user_count; i++) {
+        free(config->users[i].name);
+        forget_password(config->users[i].password);
+    }
+    free(config->users);
+    config->users = NULL;
+    config->user_count = 0;
+}
 
 /* ---- environment and flags */
 
@@ -265,6 +351,15 @@ enum rc config_load_env(struct config *config, char *const *environment, struct 
             TRY(set_value(config, found, equals + 1, source, err));
             continue;
         }
+        static const char users[] = "SECURITY_USERS_";
+        if (strncmp(rest, users, sizeof users - 1) == 0) {
+            size_t n = 0;
+            for (const char *p = rest + sizeof users - 1; p < equals; p++)
+                name[n++] = (char)tolower((unsigned char)*p);
+            name[n] = '\0';
+            TRY(set_user(config, name, equals + 1, source, err));
+            continue;
+        }
         size_t first = strcspn(rest, "_=");
         for (size_t k = 0; k < first; k++)
             name[k] = (char)tolower((unsigned char)rest[k]);
@@ -283,6 +378,8 @@ enum rc config_set(struct config *config, const char *assignment, const char *so
     if (equals == NULL)
         return err_set(err, RC_INVALID, 0, "%s: [%.80s] is not name=value", source, assignment);
     snprintf(name, sizeof name, "%.*s", (int)(equals - assignment), assignment);
+    if (user_name(name) != NULL)
+        return set_user(config, user_name(name), equals + 1, source, err);
     const struct option *o = find_option(name);
     if (o == NULL)
         return unknown(name, source, err);
@@ -320,6 +417,8 @@ static enum rc file_value(struct file *file, const char *text, const yaml_event_
     snprintf(name, sizeof name, "%s%s%s", file->prefix, *file->prefix != '\0' ? "." : "",
              file->key);
     snprintf(source, sizeof source, "%.180s:%zu", file->path, event->start_mark.line + 1);
+    if (user_name(name) != NULL)
+        return set_user(file->config, user_name(name), text, source, err);
     const struct option *o = find_option(name);
     if (o == NULL) {
         /* "http:" whose lines are all commented out */
@@ -365,7 +464,8 @@ static enum rc file_open_mapping(struct file *file, const yaml_event_t *event, s
         snprintf(file->prefix + len, sizeof file->prefix - len, "%s%s", len > 0 ? "." : "",
                  file->key);
     file->has_key = false;
-    if (*file->prefix != '\0' && !is_section(file->prefix))
+    if (*file->prefix != '\0' && !is_section(file->prefix) &&
+        strcmp(file->prefix, "security.users") != 0)
         return file_refuse(file, &event->start_mark,
                            find_option(file->prefix) != NULL ? "a plain value is needed for"
                                                              : "unknown setting",

@@ -15,7 +15,17 @@
 /* Value of a SIZE_AUTO setting that says "auto". */
 #define CONFIG_AUTO UINT64_MAX
 
+/* Not in the table: security.users.NAME = PASSWORD, or @FILE whose first line it is. Such a user may
+ * do all. Who can see the process's arguments, environment or file sees it: for tests and
+ * containers. */
+struct config_user {
+    char *name;
+    char *password;
+};
+
 struct config {
+    struct config_user *users;
+    size_t user_count;
 #define SECTION(title)
 #define TEXT(field, name, value, help) char *field;
 #define CHOICE(field, name, value, choices, help) char *field;
@@ -38,6 +48,7 @@ struct config {
 /* Set every field to its default. Whatever comes of it, config_done frees it. */
 MUST_CHECK enum rc config_init(struct config *config, struct err *err);
 void config_done(struct config *config);
+void config_forget_users(struct config *config); /* wipe their passwords */
 
 /* A YAML file: mappings, nested or with dotted keys, of plain values. RC_IO when it can't be read. */
 MUST_CHECK enum rc config_load_file(struct config *config, const char *path, struct err *err);

@@ -19,10 +19,16 @@
 #define LIMIT_BLOCK_ROWS 4096
 #define LIMIT_BLOCK_BYTES_MIN (4 * KIB)
 #define LIMIT_BLOCK_BYTES_MAX (4 * MIB)
-/* Raw bytes at which a block closes when the codec name does not say otherwise
- * (facts: get time grows with the block, size shrinks; 64 KB holds a get at a few dozen us). */
-#define DEFAULT_BLOCK_BYTES (64 * KIB)
-#define DEFAULT_BLOCK_BYTES_BEST (256 * KIB)
+/* A columnar block closes by what it is packed to before compression, as a get takes as long as that
+ * is to decompress, within bounds of its raw bytes. */
+#define DEFAULT_PACKED_BYTES (48 * KIB)
+#define DEFAULT_PACKED_BYTES_BEST (96 * KIB)
+#define DEFAULT_BLOCK_BYTES_MIN (64 * KIB)
+#define DEFAULT_BLOCK_BYTES (512 * KIB)
+#define DEFAULT_BLOCK_BYTES_BEST (1 * MIB)
+/* The same for layout plain, where raw bytes are all there is to go by. */
+#define DEFAULT_PLAIN_BYTES (64 * KIB)
+#define DEFAULT_PLAIN_BYTES_BEST (256 * KIB)
 
 /* One step under an index lock while a bulk is decided. */
 #define LIMIT_DECIDE_ITEMS 256

@@ -73,8 +73,7 @@ enum rc users_grants_read(const char *text, struct users_grants *out, struct err
 
     for (const char *p = text + strspn(text, " "); *p != '\0'; p += strspn(p, " ")) {
         size_t len = strcspn(p, " "), role = 0, word = strcspn(p, " @");
-        while (role < ARRAY_LEN(ROLES) &&
-               !slice_is(slice_of(p, word), ROLES[role].word))
+        while (role < ARRAY_LEN(ROLES) && !slice_is(slice_of(p, word), ROLES[role].word))
             role++;
         if (role == ARRAY_LEN(ROLES)) {
             rc = err_set(err, RC_INVALID, 0,
@@ -286,9 +285,10 @@ static enum rc replace_file(const char *path, int folder, const struct users *us
     (void)unlink(temporary); /* of a writer that died */
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) {
-        /* Root may keep the file of a daemon that runs as somebody else. */
-        bool there = stat(path, &old) == 0;
-        ok = !text.failed && (!there || geteuid() != 0 || fchown(fd, old.st_uid, old.st_gid) == 0) &&
+        /* Root may keep the file of a daemon that runs as somebody else, whose folder it is. */
+        bool known = stat(path, &old) == 0 || fstat(folder, &old) == 0;
+        ok = !text.failed &&
+             (geteuid() != 0 || (known && fchown(fd, old.st_uid, old.st_gid) == 0)) &&
              write_all(fd, buf_slice(&text)) == RC_OK && fsync(fd) == 0;
         ok = close(fd) == 0 && ok && rename(temporary, path) == 0 && fsync(folder) == 0;
     }
@@ -349,8 +349,8 @@ static enum rc change(struct users *users, const char *name, const char *hash, c
     return RC_OK;
 }
 
-enum rc users_file_put(const char *path, const char *name, const char *password,
-                       const char *grants, bool must_be_new, struct err *err)
+enum rc users_file_put(const char *path, const char *name, const char *password, const char *grants,
+                       bool must_be_new, struct err *err)
 {
     struct users users = {NULL, 0};
     char hash[USERS_HASH_BYTES];

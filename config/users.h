@@ -5,10 +5,10 @@
  * HASH is of crypt(3), yescrypt when made here. A ROLE is read, write, manage or all, by itself for
  * every index or with patterns: write@logs-*,metrics-*
  *
- *   U1  the file is replaced as a whole (written, synced, renamed): a reader sees the old one or the
- *       new one, and a crash leaves one of them. Writers take turns by a lock on the folder.
- *   U2  it is made with mode 0600.
- *   U3  no password is kept longer than its caller keeps it, and none is in an error text. */
+ *   U1  the file is replaced as a whole (written, synced, renamed): a reader sees the old one or
+ * the new one, and a crash leaves one of them. Writers take turns by a lock on the folder. U2  it
+ * is made with mode 0600. U3  no password is kept longer than its caller keeps it, and none is in
+ * an error text. */
 #ifndef STOWD_USERS_H
 #define STOWD_USERS_H
 
@@ -69,8 +69,8 @@ void users_done(struct users *users);
 bool users_name_ok(struct slice name); /* 1 to 64 of A-Z a-z 0-9 . _ - @ + */
 
 /* ---- changes of the file, for stowctl */
-/* grants NULL: leave them (a new user: RC_NOT_FOUND). password NULL: leave it. must_be_new: RC_EXISTS
- * when there is one. */
+/* grants NULL: leave them (a new user: RC_NOT_FOUND). password NULL: leave it. must_be_new:
+ * RC_EXISTS when there is one. */
 MUST_CHECK enum rc users_file_put(const char *path, const char *name, const char *password,
                                   const char *grants, bool must_be_new, struct err *err);
 MUST_CHECK enum rc users_file_remove(const char *path, const char *name, struct err *err);

@@ -138,6 +138,14 @@ static void refuse_locked(struct budget *budget, uint64_t now_ns)
         }
 }
 
+uint64_t budget_used(struct budget *budget)
+{
+    pthread_mutex_lock(&budget->lock);
+    uint64_t used = budget->used;
+    pthread_mutex_unlock(&budget->lock);
+    return used;
+}
+
 void budget_expire(struct budget *budget, uint64_t now_ns)
 {
     pthread_mutex_lock(&budget->lock);

@@ -55,6 +55,8 @@ void budget_wait(struct budget *budget, struct budget_share *share, uint64_t byt
 void budget_force(struct budget *budget, struct budget_share *share, int64_t bytes);
 void budget_release(struct budget *budget, struct budget_share *share); /* all of it */
 
+uint64_t budget_used(struct budget *budget);
+
 /* Refuse those who waited past their deadline. */
 void budget_expire(struct budget *budget, uint64_t now_ns);
 /* Refuse all who wait, now and later. */

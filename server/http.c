@@ -4,6 +4,7 @@
  * A connection has one struct conn from accept to close; its api_call is used again for each
  * request. Stages of a request:
  *   IDLE → HEADERS (request line seen) → BODY → WORK (suspended, at a worker) → READY → SEND → IDLE
+ *                        ↕ DOOR (suspended until a password is verified)
  *                                      ↘ DISCARD (refused, the body is read and thrown away) ↗
  *                                                          SEND ↔ MORE (suspended, next window)
  *   H1  a conn belongs to one thread at a time: to its I/O thread, or, while suspended, to the
@@ -24,6 +25,7 @@
 #include "server/pool.h"
 #include "server/listen.h"
 #include "server/log.h"
+#include "server/request.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -32,16 +34,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <strings.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #define URI_BYTES_MAX (16u * 1024)          /* longer ones: 414 */
 #define CONNECTION_MEMORY (64u * 1024)      /* headers, and the piece of a body that is read */
-#define CONNECTIONS_MAX 8192
-#define DESCRIPTORS_KEPT 256                /* for files */
 #define LISTEN_BACKLOG 1024
 #define BODY_STEP_MIN (64u * 1024)          /* a body's buffer grows by this … */
 #define BODY_STEP_MAX (4u * 1024 * 1024)    /* … to this at a time */
@@ -60,6 +58,7 @@
 enum stage {
     STAGE_IDLE,
     STAGE_HEADERS,
+    STAGE_DOOR,
     STAGE_BODY,
     STAGE_DISCARD,
     STAGE_WORK,
@@ -80,9 +79,9 @@ struct conn {
     bool asked;         /* waited for memory: `granted` says how that ended */
     bool granted;
     bool uri_too_long;
-    bool expects;       /* 100-continue */
     bool broken;        /* the answer can't be continued */
-    unsigned lengths, encodings; /* headers of that kind */
+    struct request_marks marks;
+    uint8_t peer[16];   /* address of the client, as struct api_call has it */
     char *uri;
     size_t uri_len, uri_cap;
     uint64_t received;  /* body bytes, also of one thrown away */
@@ -91,7 +90,8 @@ struct conn {
     uint64_t counted;   /* bytes of body and answer that are in share */
     struct budget_share share;
     struct task task;   /* makes the next window */
-    _Atomic uint64_t deadline_ns; /* 0: none; odd: waits for the client to send */
+    _Atomic uint64_t deadline_ns; /* 0: none; the lowest two bits are enum waits */
+    uint64_t acked; /* the sweeper's: bytes the client had at the last look */
     struct conn *next, *prev;
 };
 
@@ -106,7 +106,10 @@ struct http {
     _Atomic bool closing;  /* nothing is handed to workers any more */
     _Atomic size_t open;   /* requests from headers to the end of the answer */
     _Atomic size_t busy;   /* of them, with a complete body */
-    _Atomic size_t at_work; /* of them, suspended for a worker */
+    _Atomic size_t at_work; /* of them, suspended for a worker or the door */
+    _Atomic size_t cut;     /* connections that a deadline ended */
+    _Atomic size_t connections;
+    unsigned connections_max;
     pthread_mutex_t lock;  /* conns, sweeper_stop */
     pthread_cond_t wake_sweeper;
     bool sweeper_stop;
@@ -121,11 +124,12 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-enum waits { TO_READ = 1, TO_WRITE = 0 };
+/* What a deadline waits for. Odd: the client sends. */
+enum waits { TO_WRITE = 0, TO_READ = 1, AT_END = 2, TO_BEGIN = 3 };
 
 static void set_deadline(struct conn *conn, uint64_t in_ns, enum waits waits)
 {
-    atomic_store_explicit(&conn->deadline_ns, ((now_ns() + in_ns) & ~1ull) | waits,
+    atomic_store_explicit(&conn->deadline_ns, ((now_ns() + in_ns) & ~3ull) | waits,
                           memory_order_relaxed);
 }
 
@@ -135,6 +139,20 @@ static void no_deadline(struct conn *conn)
 }
 
 /* ---- connections */
+
+static void keep_peer(struct conn *conn)
+{
+    static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *address = info == NULL ? NULL : info->client_addr;
+    if (address != NULL && address->sa_family == AF_INET6) {
+        memcpy(conn->peer, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, 16);
+    } else if (address != NULL && address->sa_family == AF_INET) {
+        memcpy(conn->peer, mapped, sizeof mapped);
+        memcpy(conn->peer + 12, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
+    }
+}
 
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode what)
@@ -150,9 +168,11 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         conn->http = http;
         conn->mhd = mhd;
         conn->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        keep_peer(conn);
+        atomic_fetch_add(&http->connections, 1);
         int on = 1;
         setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        set_deadline(conn, http->idle_ns + http->header_ns, TO_READ);
+        set_deadline(conn, http->idle_ns + http->header_ns, TO_BEGIN);
         pthread_mutex_lock(&http->lock);
         conn->next = http->conns;
         if (conn->next != NULL)
@@ -166,10 +186,19 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         if (conn->next != NULL)
             conn->next->prev = conn->prev;
         pthread_mutex_unlock(&http->lock);
+        atomic_fetch_sub(&http->connections, 1);
         free(conn->uri);
         free(conn);
         *context = NULL;
     }
+}
+
+/* Has the client taken enough of its answer since the last look? */
+static bool takes_answer(struct conn *conn)
+{
+    uint64_t acked = socket_acked(conn->fd), before = conn->acked;
+    conn->acked = acked;
+    return acked - before >= PROGRESS_BYTES;
 }
 
 static void sweep_conn(struct conn *conn, uint64_t now)
@@ -178,13 +207,21 @@ static void sweep_conn(struct conn *conn, uint64_t now)
     uint64_t deadline = atomic_load_explicit(&conn->deadline_ns, memory_order_relaxed);
     if (deadline == 0)
         return;
-    if (deadline <= now) {
+    enum waits waits = (enum waits)(deadline & 3);
+    if (deadline <= now && waits == TO_WRITE && takes_answer(conn)) {
+        atomic_compare_exchange_strong(&conn->deadline_ns, &deadline,
+                                       (now + conn->http->body_ns) & ~3ull);
+    } else if (deadline <= now) {
+        no_deadline(conn);
+        if (waits == TO_READ || waits == TO_WRITE)
+            atomic_fetch_add(&conn->http->cut, 1);
         shutdown(conn->fd, SHUT_RDWR);
-    } else if ((deadline & 1) == TO_READ &&
+    } else if ((waits & 1) != 0 &&
                recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
         /* H6. The last bytes may be on their way through the library: whoever moves the deadline
          * in the meantime is not cut. */
-        atomic_compare_exchange_strong(&conn->deadline_ns, &deadline, (now + SWEEP_NS) & ~1ull);
+        atomic_compare_exchange_strong(&conn->deadline_ns, &deadline,
+                                       ((now + SWEEP_NS) & ~3ull) | AT_END);
     }
 }
 
@@ -298,11 +335,10 @@ static bool body_room(struct conn *conn, size_t more, bool *no_memory_out)
 
 static struct MHD_Response *make_response(struct conn *conn);
 
-/* An answer, or its next window, must be taken at the rate that a body must come. */
+/* An answer must be taken at the rate that a body must come: the sweeper looks and goes on waiting. */
 static void answer_deadline(struct conn *conn)
 {
-    uint64_t body_ns = conn->http->body_ns;
-    set_deadline(conn, body_ns + conn->call.reply.body.len / PROGRESS_BYTES * body_ns, TO_WRITE);
+    set_deadline(conn, conn->http->body_ns, TO_WRITE);
 }
 
 static enum MHD_Result add_headers(struct conn *conn, struct MHD_Response *response)
@@ -342,6 +378,7 @@ static enum MHD_Result send_reply(struct conn *conn)
     set_busy(conn);
     if (atomic_load(http->o.failed) && reply->status < 300)
         return MHD_NO;
+    api_count(http->o.api, &conn->call);
     struct MHD_Response *response = make_response(conn);
     if (response == NULL)
         return MHD_NO;
@@ -421,48 +458,12 @@ static struct MHD_Response *make_response(struct conn *conn)
 
 /* ---- requests */
 
-struct header {
-    const char *name;
-    size_t len;
-    size_t field; /* a slice of struct api_call */
-};
-#define HEADER(name, field) {name, sizeof(name) - 1, offsetof(struct api_call, field)}
-static const struct header HEADERS[] = {
-    HEADER("Content-Type", content_type),       HEADER("Content-Encoding", content_encoding),
-    HEADER("Accept", accept),                   HEADER("Accept-Encoding", accept_encoding),
-    HEADER("Authorization", authorization),     HEADER("Host", host),
-    HEADER("User-Agent", user_agent),           HEADER("X-Opaque-Id", opaque_id),
-};
-
-static bool name_is(const char *name, size_t len, const char *other, size_t other_len)
-{
-    return len == other_len && strncasecmp(name, other, len) == 0;
-}
-#define NAME_IS(name, len, lit) name_is(name, len, lit, sizeof(lit) - 1)
-
 static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char *name, size_t len,
                                  const char *value, size_t value_len)
 {
     struct conn *conn = (struct conn *)cls;
-    struct api_call *call = &conn->call;
-
     (void)kind;
-    for (size_t i = 0; i < ARRAY_LEN(HEADERS); i++)
-        if (name_is(name, len, HEADERS[i].name, HEADERS[i].len)) {
-            struct slice s = slice_of(value, value_len);
-            memcpy((char *)call + HEADERS[i].field, &s, sizeof s);
-            return MHD_YES;
-        }
-    if (NAME_IS(name, len, "Content-Length")) {
-        conn->lengths++;
-        call->has_length = true;
-        call->content_length = strtoull(value, NULL, 10); /* the library has checked it */
-    } else if (NAME_IS(name, len, "Transfer-Encoding")) {
-        conn->encodings++;
-        call->chunked = NAME_IS(value, value_len, "chunked");
-    } else if (NAME_IS(name, len, "Expect")) {
-        conn->expects = NAME_IS(value, value_len, "100-continue");
-    }
+    request_header(&conn->call, &conn->marks, slice_of(name, len), slice_of(value, value_len));
     return MHD_YES;
 }
 
@@ -494,50 +495,6 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
     return conn;
 }
 
-/* Path and query of "/a?b", "http://host/a?b", "*" (OPTIONS). False: none of these. */
-static bool split_uri(struct conn *conn)
-{
-    struct api_call *call = &conn->call;
-    struct slice uri = slice_of(conn->uri, conn->uri_len);
-
-    call->path = SLICE_LIT("/");
-    if (conn->uri_too_long || slice_is(uri, "*"))
-        return true;
-    if (uri.len > 0 && uri.ptr[0] != '/') {
-        size_t scheme = uri.len >= 7 && strncasecmp(conn->uri, "http://", 7) == 0    ? 7
-                        : uri.len >= 8 && strncasecmp(conn->uri, "https://", 8) == 0 ? 8
-                                                                                     : 0;
-        if (scheme == 0)
-            return false;
-        size_t at = scheme;
-        while (at < uri.len && uri.ptr[at] != '/' && uri.ptr[at] != '?')
-            at++;
-        uri = slice_of(uri.ptr + at, uri.len - at);
-    }
-    const uint8_t *mark = uri.len == 0 ? NULL : (const uint8_t *)memchr(uri.ptr, '?', uri.len);
-    size_t path_len = mark == NULL ? uri.len : (size_t)(mark - uri.ptr);
-    if (path_len > 0)
-        call->path = slice_of(uri.ptr, path_len);
-    if (mark != NULL)
-        call->query = slice_of(mark + 1, uri.len - path_len - 1);
-    return true;
-}
-
-static enum api_method method_of(const char *text)
-{
-    static const struct {
-        const char *text;
-        enum api_method method;
-    } rows[] = {
-        {"GET", API_GET}, {"POST", API_POST},     {"PUT", API_PUT},
-        {"HEAD", API_HEAD}, {"DELETE", API_DELETE}, {"OPTIONS", API_OPTIONS},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (strcmp(rows[i].text, text) == 0)
-            return rows[i].method;
-    return API_OTHER;
-}
-
 static void refuse_too_long(struct conn *conn, uint64_t bytes)
 {
     struct http *http = conn->http;
@@ -546,16 +503,8 @@ static void refuse_too_long(struct conn *conn, uint64_t bytes)
                (unsigned long long)bytes, (unsigned long long)http->body_max);
 }
 
-/* Where a body that nobody can delimit would begin, the connection ends. */
-static bool framing_ok(const struct conn *conn)
-{
-    const struct api_call *call = &conn->call;
-    return conn->lengths <= 1 && conn->encodings <= 1 &&
-           (conn->encodings == 0 || (call->chunked && conn->lengths == 0));
-}
-
 /* All that can be refused by the headers alone. */
-static bool admit(struct conn *conn, bool uri_ok)
+static enum api_admission admit(struct conn *conn, bool uri_ok)
 {
     struct http *http = conn->http;
     struct api_call *call = &conn->call;
@@ -568,12 +517,15 @@ static bool admit(struct conn *conn, bool uri_ok)
     } else if (!uri_ok) {
         api_refuse(http->o.api, call, 400, "illegal_argument_exception",
                    "the URI must begin with a slash");
+    } else if (conn->marks.host_wrong) {
+        api_refuse(http->o.api, call, 400, "illegal_argument_exception",
+                   "a request in HTTP/1.1 has exactly one Host header");
     } else if (call->has_length && call->content_length > http->body_max) {
         refuse_too_long(conn, call->content_length);
     } else {
         return api_admit(http->o.api, call);
     }
-    return false;
+    return API_REFUSED;
 }
 
 static void discard_body(struct conn *conn)
@@ -595,6 +547,8 @@ static enum MHD_Result refuse_busy(struct conn *conn)
 }
 
 static void finished(struct api_call *call);
+static void admitted(struct api_call *call);
+static enum MHD_Result enter(struct conn *conn, enum api_admission how);
 
 /* First call of the handler: headers are there. */
 static enum MHD_Result begin(struct conn *conn, const char *method, const char *version)
@@ -603,29 +557,69 @@ static enum MHD_Result begin(struct conn *conn, const char *method, const char *
     struct api_call *call = &conn->call;
 
     memset(call, 0, sizeof *call);
-    conn->lengths = conn->encodings = 0;
-    conn->expects = false;
+    memset(&conn->marks, 0, sizeof conn->marks);
     conn->asked = false;
     conn->received = conn->mark = 0;
-    call->method = method_of(method);
+    call->method = request_method(method);
     call->method_text = method;
     call->server = conn;
     call->finished = finished;
     call->charge = charge;
+    call->admitted = admitted;
+    call->peer = conn->peer;
     conn->has_call = true;
     atomic_fetch_add(&http->open, 1);
-    bool uri_ok = split_uri(conn);
+    struct slice uri = conn->uri_too_long ? SLICE_LIT("/") : slice_of(conn->uri, conn->uri_len);
+    bool uri_ok = request_uri(call, uri);
     MHD_get_connection_values_n(conn->mhd, MHD_HEADER_KIND, on_header, conn);
-    conn->expects = conn->expects && strcmp(version, "HTTP/1.0") != 0;
-    bool has_body = call->chunked || call->content_length > 0;
+    request_version(&conn->marks, version);
 
-    if (!framing_ok(conn)) {
+    if (!request_framed(call, &conn->marks)) {
         api_refuse(http->o.api, call, 400, "illegal_argument_exception",
                    "exactly one of Content-Length and Transfer-Encoding: chunked is allowed");
         return send_reply(conn);
     }
-    if (!admit(conn, uri_ok)) {
-        if (has_body && (conn->expects || call->content_length > http->discard_max))
+    return enter(conn, admit(conn, uri_ok));
+}
+
+/* Suspend until the door has an answer; then the first call is repeated. */
+static enum MHD_Result wait_at_door(struct conn *conn)
+{
+    struct http *http = conn->http;
+
+    atomic_fetch_add(&http->at_work, 1);
+    if (atomic_load(&http->closing)) {
+        atomic_fetch_sub(&http->at_work, 1);
+        return MHD_NO;
+    }
+    conn->stage = STAGE_DOOR;
+    no_deadline(conn);
+    MHD_suspend_connection(conn->mhd);
+    api_wait(http->o.api, &conn->call);
+    return MHD_YES;
+}
+
+/* On the door's thread. */
+static void admitted(struct api_call *call)
+{
+    struct conn *conn = (struct conn *)call->server;
+    struct http *http = conn->http;
+
+    MHD_resume_connection(conn->mhd);
+    atomic_fetch_sub(&http->at_work, 1); /* last: http_stop waits for it */
+}
+
+/* What the headers decided. */
+static enum MHD_Result enter(struct conn *conn, enum api_admission how)
+{
+    struct http *http = conn->http;
+    struct api_call *call = &conn->call;
+    bool has_body = call->chunked || call->content_length > 0;
+
+    if (how == API_WAITS)
+        return wait_at_door(conn);
+    if (how == API_REFUSED) {
+        if (has_body && (conn->marks.expects || call->content_length > http->discard_max))
             return send_reply(conn);
         discard_body(conn);
         return MHD_YES;
@@ -653,7 +647,7 @@ static enum MHD_Result begin_again(struct conn *conn)
     if (!no_memory)
         return MHD_YES;
     enum MHD_Result ok = refuse_busy(conn);
-    return conn->expects ? send_reply(conn) : ok;
+    return conn->marks.expects ? send_reply(conn) : ok;
 }
 
 static enum MHD_Result take(struct conn *conn, const char *data, size_t *size)
@@ -741,6 +735,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
     switch (conn->stage) {
     case STAGE_HEADERS:
         return begin(conn, method, version);
+    case STAGE_DOOR:
+        return enter(conn, api_admit_again(conn->http->o.api, &conn->call));
     case STAGE_BODY:
         if (conn->at_headers)
             return begin_again(conn);
@@ -780,7 +776,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
         conn->busy = false;
     }
     conn->stage = STAGE_IDLE;
-    set_deadline(conn, conn->http->idle_ns + conn->http->header_ns, TO_READ);
+    set_deadline(conn, conn->http->idle_ns + conn->http->header_ns, TO_BEGIN);
     *context = NULL;
 }
 
@@ -809,21 +805,6 @@ static PRINTF_LIKE(2, 0) void on_log(void *cls, const char *fmt, va_list ap)
     log_event(LOG_DEBUG, "http: %s", text);
 }
 
-static unsigned connections_max(uint64_t asked)
-{
-    struct rlimit limit;
-    uint64_t most = CONNECTIONS_MAX;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        most = limit.rlim_cur > 2 * DESCRIPTORS_KEPT ? limit.rlim_cur - DESCRIPTORS_KEPT
-                                                     : limit.rlim_cur / 2;
-    if (asked == 0)
-        return (unsigned)(most < CONNECTIONS_MAX ? most : CONNECTIONS_MAX);
-    if (asked > most)
-        log_event(LOG_WARN, "http: http.max_connections [%llu] cut to [%llu]: descriptor limit",
-                  (unsigned long long)asked, (unsigned long long)most);
-    return (unsigned)(asked < most ? asked : most);
-}
-
 static struct MHD_Daemon *start_daemon(struct http *http)
 {
     const struct config *config = http->o.config;
@@ -832,15 +813,23 @@ static struct MHD_Daemon *start_daemon(struct http *http)
         {MHD_OPTION_END, 0, NULL},
     };
     const struct MHD_OptionItem one[] = {{MHD_OPTION_END, 0, NULL}};
+    const struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, http->o.tls_callback},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t) "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    unsigned use_tls = http->o.tls_callback != NULL ? MHD_USE_TLS : 0;
 
     /* clang-format off */
     return MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+            use_tls,
         0, on_accept, http, on_request, http,
         MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
         MHD_OPTION_LISTEN_SOCKET, http->o.listen_fd,
         MHD_OPTION_ARRAY, config->http_threads > 1 ? pool : one,
-        MHD_OPTION_CONNECTION_LIMIT, connections_max(config->http_max_connections),
+        MHD_OPTION_ARRAY, use_tls != 0 ? tls : one,
+        MHD_OPTION_CONNECTION_LIMIT, http->connections_max,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(config->http_idle_timeout / 1000),
         MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
@@ -901,6 +890,11 @@ enum rc http_start(const struct http_options *options, struct http **out, struct
         http_free(http);
         return err_set(err, RC_IO, failure, "http: no thread: %s", strerror(failure));
     }
+    uint64_t asked = config->http_max_connections;
+    http->connections_max = listen_connections(asked);
+    if (asked > http->connections_max)
+        log_event(LOG_WARN, "http: http.max_connections [%llu] cut to [%u]: descriptor limit",
+                  (unsigned long long)asked, http->connections_max);
     if (listen(options->listen_fd, LISTEN_BACKLOG) == 0)
         http->daemon = start_daemon(http);
     if (http->daemon == NULL) {
@@ -918,6 +912,16 @@ enum rc http_start(const struct http_options *options, struct http **out, struct
 const char *http_address(const struct http *http)
 {
     return http->address;
+}
+
+void http_gauges(struct http *http, struct api_gauges *out)
+{
+    *out = (struct api_gauges){.connections = atomic_load(&http->connections),
+                               .connections_max = http->connections_max,
+                               .requests = atomic_load(&http->open),
+                               .in_flight = budget_used(&http->budget),
+                               .in_flight_max = http->budget.limit,
+                               .cut = atomic_load(&http->cut)};
 }
 
 /* Wait for a counter to become 0. */

@@ -13,6 +13,7 @@ struct http_options {
     const struct config *config; /* outlives http */
     struct api *api;
     struct work *work; /* makes the windows of streamed answers */
+    void *tls_callback; /* of server/tls.h; NULL: no TLS */
     int listen_fd;     /* from listen_bind; http_start takes it over, also when it fails */
     /* Set from any thread when nothing can be made durable any more: from then on no 2xx goes out,
      * connections that would get one are closed. */
@@ -24,6 +25,8 @@ MUST_CHECK enum rc http_start(const struct http_options *options, struct http **
                               struct err *err);
 /* "127.0.0.1:9200": what is listened on. */
 const char *http_address(const struct http *http);
+/* What is going on, for _metrics. Any thread. */
+void http_gauges(struct http *http, struct api_gauges *out);
 /* Stop listening; let requests in flight end: uploads for 2 s, calls and answers for 8 s; close the
  * rest and free. Gives the number of calls that are still at a worker then: unless it is 0, http is
  * not freed and the process must end without tearing down what such a call uses. */

@@ -10,6 +10,8 @@ enum log_level { LOG_DEBUG = -1, LOG_INFO = 0, LOG_WARN = 1, LOG_ERROR = 2 };
 
 /* Least level that is written: "debug", "info", "warn", "error". Before there are threads. */
 void log_set_level(const char *name);
+/* "text" or "json". Before there are threads. */
+void log_set_format(const char *name);
 /* From any thread. Control bytes in the text become spaces, a long text is cut. */
 void log_event(int level, const char *fmt, ...) PRINTF_LIKE(2, 3);
 

@@ -6,9 +6,11 @@
  * in it is damaged; 71 no threads or memory; 74 the log could not be written any more. */
 #include "api/api.h"
 #include "config/config.h"
+#include "server/guard.h"
 #include "server/http.h"
 #include "server/listen.h"
 #include "server/log.h"
+#include "server/tls.h"
 #include "storage/io.h"
 #include "storage/store.h"
 #include "storage/work.h"
@@ -47,7 +49,9 @@ struct daemon {
     struct work *work;
     struct store *store;
     struct api *api;
-    struct http *http;
+    struct http *_Atomic http;
+    struct guard guard;
+    struct tls *tls; /* NULL: plain HTTP */
 };
 
 static struct daemon self;
@@ -79,7 +83,7 @@ static void print_help(void)
 
 struct arguments {
     const char *file;
-    const char **assignments; /* of -E, in order */
+    char **assignments; /* of -E, in order */
     size_t count;
     bool accept_loss;
 };
@@ -139,8 +143,13 @@ static enum rc load_settings(struct config *config, const struct arguments *argu
     if (file != NULL)
         TRY(config_load_file(config, file, err));
     TRY(config_load_env(config, environ, err));
-    for (size_t i = 0; i < arguments->count; i++)
-        TRY(config_set(config, arguments->assignments[i], "-E", err));
+    for (size_t i = 0; i < arguments->count; i++) {
+        char *assignment = arguments->assignments[i];
+        TRY(config_set(config, assignment, "-E", err));
+        /* Not to be seen in the list of processes any longer. */
+        if (strncmp(assignment, "security.users.", 15) == 0)
+            memset(strchr(assignment, '='), '=', strlen(strchr(assignment, '=')));
+    }
     return RC_OK;
 }
 
@@ -243,10 +252,19 @@ static enum rc open_store(struct err *err)
     return store_open(&options, &self.store, err);
 }
 
+static void on_gauges(void *arg, struct api_gauges *out)
+{
+    struct http *http = atomic_load(&self.http);
+    (void)arg;
+    if (http != NULL)
+        http_gauges(http, out);
+}
+
 static enum rc create_api(struct err *err)
 {
     static char host_name[256];
     const struct config *config = &self.config;
+    struct api_user *users = (struct api_user *)calloc(config->user_count + 1, sizeof *users);
     if (gethostname(host_name, sizeof host_name - 1) != 0 || *host_name == '\0')
         snprintf(host_name, sizeof host_name, "stowd");
     const struct api_options options = {
@@ -259,9 +277,23 @@ static enum rc create_api(struct err *err)
         .product_header = config->http_product_header,
         .http_address = *config->http_publish_address != '\0' ? config->http_publish_address : NULL,
         .max_content_length = config->http_max_content_length,
+        .reindex_whitelist = config->reindex_remote_whitelist,
+        .reindex_certificates =
+            *config->reindex_ssl_authorities != '\0' ? config->reindex_ssl_authorities : NULL,
+        .users_file = self.guard.on ? self.guard.users_file : NULL,
+        .fixed_users = users,
+        .fixed_user_count = config->user_count,
+        .gauges = on_gauges,
+        .retention_ms = config->lifecycle_poll_interval,
         .event = on_event,
     };
-    return api_create(&options, &self.api, err);
+    for (size_t i = 0; users != NULL && i < config->user_count; i++)
+        users[i] = (struct api_user){config->users[i].name, config->users[i].password};
+    enum rc rc = users == NULL ? err_set(err, RC_NOMEM, 0, "out of memory")
+                               : api_create(&options, &self.api, err);
+    free(users);
+    config_forget_users(&self.config);
+    return rc;
 }
 
 static enum rc start_http(int listen_fd, struct err *err)
@@ -269,9 +301,13 @@ static enum rc start_http(int listen_fd, struct err *err)
     const struct http_options options = {.config = &self.config,
                                          .api = self.api,
                                          .work = self.work,
+                                         .tls_callback = self.tls != NULL ? tls_callback() : NULL,
                                          .listen_fd = listen_fd,
                                          .failed = &self.failed};
-    return http_start(&options, &self.http, err);
+    struct http *http;
+    TRY(http_start(&options, &http, err));
+    atomic_store(&self.http, http);
+    return RC_OK;
 }
 
 static void raise_descriptor_limit(void)
@@ -297,6 +333,25 @@ static void block_signals(sigset_t *set)
     signal(SIGPIPE, SIG_IGN);
 }
 
+static void reload(void)
+{
+    struct err users = {0}, pair = {0};
+    bool changed = false;
+    if (api_reload(self.api, &users) != RC_OK)
+        log_event(LOG_ERROR, "SIGHUP: the users stay as they were: %s", users.msg);
+    else if (self.guard.on)
+        log_event(LOG_INFO, "SIGHUP: users read again");
+    if (self.tls == NULL) {
+        if (!self.guard.on)
+            log_event(LOG_INFO, "SIGHUP: nothing to load again");
+        return;
+    }
+    if (tls_reload(self.tls, &changed, &pair) != RC_OK)
+        log_event(LOG_ERROR, "SIGHUP: the certificate stays as it was: %s", pair.msg);
+    else
+        log_event(LOG_INFO, "SIGHUP: the certificate is %s", changed ? "a new one" : "the same");
+}
+
 static void wait_for_end(const sigset_t *set)
 {
     for (;;) {
@@ -310,7 +365,7 @@ static void wait_for_end(const sigset_t *set)
             return;
         }
         if (number == SIGHUP)
-            log_event(LOG_INFO, "SIGHUP: nothing to load again");
+            reload();
     }
 }
 
@@ -324,6 +379,7 @@ static int end_failed(void)
 
 static int stop(void)
 {
+    api_stop(self.api);
     size_t left = http_stop(self.http);
     if (atomic_load(&self.failed))
         end_failed();
@@ -332,6 +388,7 @@ static int stop(void)
         log_event(LOG_WARN, "stopped with %zu requests unanswered", left);
         _exit(EX_OK);
     }
+    tls_close(self.tls);
     api_destroy(self.api);
     store_close(self.store);
     work_stop(self.work);
@@ -354,6 +411,10 @@ static int run(void)
     enum rc rc = listen_bind(config->network_host, config->http_port, &listen_fd, &err);
     if (rc != RC_OK)
         return fail(EX_UNAVAILABLE, &err);
+    if (guard_decide(config, listen_fd, &self.guard, &err) != RC_OK ||
+        (*config->http_tls_certificate != '\0' &&
+         tls_open(config->http_tls_certificate, config->http_tls_key, &self.tls, &err) != RC_OK))
+        return fail(EX_CONFIG, &err);
     if (make_folder(config->path_data, &err) != RC_OK)
         return fail(EX_CANTCREAT, &err);
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -373,8 +434,9 @@ static int run(void)
         work_stop(self.work);
         return fail(EX_OSERR, &err);
     }
-    log_event(LOG_INFO, "stowd " STOWD_VERSION " serves %s on %s with %zu workers",
-              config->path_data, http_address(self.http), workers);
+    log_event(LOG_INFO, "stowd " STOWD_VERSION " serves %s on %s%s with %zu workers%s",
+              config->path_data, self.tls != NULL ? "https://" : "", http_address(self.http), workers,
+              self.guard.on ? ", security on" : "");
     wait_for_end(&signals);
     return atomic_load(&self.failed) ? end_failed() : stop();
 }
@@ -384,7 +446,7 @@ int main(int argc, char **argv)
     struct arguments arguments = {0};
     struct err err = {0};
 
-    arguments.assignments = (const char **)calloc((size_t)argc + 1, sizeof(char *));
+    arguments.assignments = (char **)calloc((size_t)argc + 1, sizeof(char *));
     if (arguments.assignments == NULL)
         return EX_OSERR;
     int code = parse_arguments(argc, argv, &arguments);
@@ -397,6 +459,7 @@ int main(int argc, char **argv)
         mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
         mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
         log_set_level(self.config.log_level);
+        log_set_format(self.config.log_format);
         self.accept_loss = arguments.accept_loss;
         code = run();
     }

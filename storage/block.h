@@ -6,7 +6,8 @@
  *       anything of it is decompressed, every time it comes from disk.
  *   B3  a document comes back byte for byte.
  *   B4  a frame that would grow is stored raw.
- * Layout "plain": documents one after another in the data frame, all else in the meta frame. */
+ * Layout "plain": documents one after another in the data frame. Layout "columnar": taken apart into
+ * the data and auxiliary frames (storage/columnar.h). All else is in the meta frame. */
 #ifndef STOWD_BLOCK_H
 #define STOWD_BLOCK_H
 
@@ -43,8 +44,6 @@ bool made_id_parse(struct slice id, uint64_t *nonce_out, uint64_t *seq_out);
 #define BLOCK_HEADER_BYTES 64
 #define BLOCK_ALIGN 64
 
-enum block_layout { LAYOUT_PLAIN = 0, LAYOUT_COLUMNAR = 1 };
-
 struct block_header {
     uint8_t format;
     enum block_layout layout;
@@ -55,15 +54,19 @@ struct block_header {
     uint64_t first_seq;
     uint32_t rows;
     uint32_t meta_len, meta_raw;
-    uint32_t data_len, data_raw;
+    uint32_t data_len, data_raw; /* raw: the documents, or what became of them */
+    uint32_t aux_len, aux_raw;   /* 0 in layout plain */
     size_t record_len; /* header and frames, padded to BLOCK_ALIGN */
 };
 
-/* Pack rows into one record, appended to out (padded to BLOCK_ALIGN).
+/* Pack rows into one record, appended to out (padded to BLOCK_ALIGN). Layout columnar becomes plain
+ * where that is smaller.
  *   rows     count >= 1, seqs strictly rising; documents that lie one behind the other in memory
  *            are compressed without a copy
  *   errors   RC_NOMEM, RC_TOO_LARGE (a frame over 2 GiB) */
-MUST_CHECK enum rc block_pack(uint32_t index_no, const struct codec_spec *spec,
+struct dict;
+/*   dict     for the data frame, or NULL (zstd only) */
+MUST_CHECK enum rc block_pack(uint32_t index_no, const struct codec_spec *spec, struct dict *dict,
                               const struct row *rows, size_t count, struct buf *out,
                               struct err *err);
 
@@ -81,16 +84,37 @@ struct block;
 
 enum block_want { BLOCK_META /* ids, versions, routing, seqs */, BLOCK_ALL };
 
-/* Check and decompress. The record is not needed afterwards. */
+/* Check and decompress. The record is not needed afterwards.
+ *   dict     the one that the header names; not needed with BLOCK_META */
 MUST_CHECK enum rc block_open(struct slice record, uint32_t index_no, uint64_t first_seq,
-                              enum block_want want, struct block **out, struct err *err);
+                              enum block_want want, struct dict *dict, struct block **out,
+                              struct err *err);
 void block_close(struct block *block); /* accepts NULL */
 const struct block_header *block_head(const struct block *block);
 size_t block_rows(const struct block *block);
 /* Bytes of memory it holds, for the cache's budget. */
 size_t block_memory(const struct block *block);
-/* Row by position. doc is empty when opened with BLOCK_META. Slices live as long as the block. */
+/* The data frame as it was before compression (BLOCK_ALL): what dictionaries are trained on. */
+struct slice block_data_frame(const struct block *block);
+/* Bytes of all documents together. */
+uint64_t block_docs_bytes(const struct block *block);
+/* Row by position, all but id and doc. Slices live as long as the block. */
 void block_row(const struct block *block, size_t i, struct row *out);
+/* Its id (empty for made rows) and document (BLOCK_ALL only; empty for tombstones): in the block, or
+ * put together in scratch, whose content goes. RC_CORRUPT, RC_NOMEM. */
+MUST_CHECK enum rc block_id(const struct block *block, size_t i, struct buf *scratch,
+                            struct slice *id_out, struct err *err);
+MUST_CHECK enum rc block_doc(const struct block *block, size_t i, struct buf *scratch,
+                             struct slice *doc_out, struct err *err);
+
+/* What ids and documents are put together in. { 0 } is a valid empty one. */
+struct block_scratch {
+    struct buf id, doc;
+};
+void block_scratch_done(struct block_scratch *scratch);
+/* The whole row, its document only in a block opened with BLOCK_ALL. */
+MUST_CHECK enum rc block_row_all(const struct block *block, size_t i,
+                                 struct block_scratch *scratch, struct row *out, struct err *err);
 /* Position of a seq, or RC_NOT_FOUND. */
 MUST_CHECK enum rc block_find(const struct block *block, uint64_t seq, size_t *i_out);
 

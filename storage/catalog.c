@@ -690,30 +690,52 @@ enum rc catalog_delete_block(struct catalog_txn *txn, uint32_t index_no, uint64_
     return item_delete(txn, TABLE_BLOCK, &key, err);
 }
 
-enum rc catalog_find_block(struct catalog *catalog, uint32_t index_no, uint64_t seq,
-                           struct place *out, struct err *err)
+/* The block that holds seq; with `next` the one behind it when there is none. */
+static enum rc block_find_in(struct catalog *catalog, uint32_t index_no, uint64_t seq, bool next,
+                             struct place *out, struct err *err)
 {
     struct key key = key_of_number(index_no, seq);
     struct walk walk;
-    struct place place;
+    struct place place, behind;
     MDB_txn *txn;
+    bool any = false;
     TRY(read_begin(catalog, &txn, err));
     enum rc rc = walk_begin(&walk, catalog, txn, TABLE_BLOCK, key_slice(&key), err);
     /* The entry before it, unless it begins at seq itself. */
-    if (rc == RC_OK && !slice_eq(walk.key, key_slice(&key)))
+    if (rc == RC_OK && !slice_eq(walk.key, key_slice(&key))) {
+        any = next && key_is_of_index(walk.key, index_no);
+        if (any)
+            TRY_OUT(place_load(walk.key, walk.stored, &behind, err));
         rc = walk_move(&walk, MDB_PREV, (MDB_val){0}, err);
-    else if (rc == RC_NOT_FOUND)
+    } else if (rc == RC_NOT_FOUND) {
         rc = walk_move(&walk, MDB_LAST, (MDB_val){0}, err);
-    TRY_OUT(rc);
-    TRY_OUT(place_load(walk.key, walk.stored, &place, err));
-    if (!key_is_of_index(walk.key, index_no) || place.last_seq < seq)
+    }
+    if (rc == RC_OK)
+        TRY_OUT(place_load(walk.key, walk.stored, &place, err));
+    if (rc == RC_OK && (!key_is_of_index(walk.key, index_no) || place.last_seq < seq))
         rc = RC_NOT_FOUND;
-    else
+    if (rc == RC_OK)
         *out = place;
+    if (rc == RC_NOT_FOUND && any) {
+        *out = behind;
+        rc = RC_OK;
+    }
 out:
     walk_done(&walk);
     read_end(catalog, txn);
     return rc;
+}
+
+enum rc catalog_find_block(struct catalog *catalog, uint32_t index_no, uint64_t seq,
+                           struct place *out, struct err *err)
+{
+    return block_find_in(catalog, index_no, seq, false, out, err);
+}
+
+enum rc catalog_seek_block(struct catalog *catalog, uint32_t index_no, uint64_t seq,
+                           struct place *out, struct err *err)
+{
+    return block_find_in(catalog, index_no, seq, true, out, err);
 }
 
 enum rc catalog_list_blocks(struct catalog *catalog, uint32_t index_no, uint64_t from,

@@ -73,6 +73,10 @@ MUST_CHECK enum rc catalog_delete_block(struct catalog_txn *txn, uint32_t index_
 /* The block with the greatest first_seq <= seq whose last_seq >= seq; else RC_NOT_FOUND. */
 MUST_CHECK enum rc catalog_find_block(struct catalog *catalog, uint32_t index_no, uint64_t seq,
                                       struct place *out, struct err *err);
+/* The same, else the first block behind seq. One look: a block that is replaced meanwhile is seen
+ * as it was or as it is, never missed. */
+MUST_CHECK enum rc catalog_seek_block(struct catalog *catalog, uint32_t index_no, uint64_t seq,
+                                      struct place *out, struct err *err);
 /* Blocks with first_seq >= from, in order, at most max: *count_out of them. For scans, joining and
  * rewriting; call again with the last first_seq + 1. */
 MUST_CHECK enum rc catalog_list_blocks(struct catalog *catalog, uint32_t index_no, uint64_t from,

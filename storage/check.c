@@ -120,6 +120,18 @@ static enum rc check_row(struct tally *t, const struct row *row, struct err *err
 
 /* ---- blocks */
 
+static enum rc open_record(struct index *ix, struct slice record, uint64_t first_seq,
+                           struct block **out, struct err *err)
+{
+    struct block_header head;
+    struct dict *dict = NULL;
+    TRY(block_header_read(record, &head, err));
+    TRY(index_dict(ix, head.dictionary, false, &dict, err));
+    enum rc rc = block_open(record, ix->number, first_seq, BLOCK_ALL, dict, out, err);
+    dict_release(dict);
+    return rc;
+}
+
 static enum rc open_block(struct index *ix, const struct place *place, struct block **out,
                           struct err *err)
 {
@@ -129,8 +141,7 @@ static enum rc open_block(struct index *ix, const struct place *place, struct bl
     enum rc rc = segment_read(ix->store->files, ix->number, ix->dir_name, place->segment, place->at,
                               record, place->len, false, err);
     if (rc == RC_OK)
-        rc = block_open(slice_of(record, place->len), ix->number, place->first_seq, BLOCK_ALL, out,
-                        err);
+        rc = open_record(ix, slice_of(record, place->len), place->first_seq, out, err);
     free(record);
     return rc;
 }
@@ -170,12 +181,15 @@ static enum rc check_block(struct tally *t, const struct place *place, struct er
     if (block_rows(block) != place->rows || last.seq != place->last_seq)
         damage(t->check, "index [%s]: block %llu is not as the catalog says", t->index->name,
                (unsigned long long)place->first_seq);
+    struct block_scratch scratch = {0};
+    t->raw_bytes += block_docs_bytes(block);
     for (size_t i = 0; i < block_rows(block) && rc == RC_OK; i++) {
         struct row row;
-        block_row(block, i, &row);
-        t->raw_bytes += row.doc.len;
-        rc = check_row(t, &row, err);
+        rc = block_row_all(block, i, &scratch, &row, err);
+        if (rc == RC_OK)
+            rc = check_row(t, &row, err);
     }
+    block_scratch_done(&scratch);
     block_close(block);
     return rc;
 }
@@ -235,8 +249,8 @@ static void check_file(const char *name, void *arg)
         damage(t->check, "segment %s: its header", path);
     t->file_bytes += bytes;
     if (number >= t->named_cap || !t->named[number])
-        note(t->check, "index [%s]: segment %08x (%llu bytes) has no block in the catalog", ix->name,
-             number, (unsigned long long)bytes);
+        note(t->check, "index [%s]: segment %08x (%llu bytes) has no block in the catalog",
+             ix->name, number, (unsigned long long)bytes);
 }
 
 /* ---- indices */
@@ -270,13 +284,14 @@ static enum rc check_index(struct check *c, struct index *ix, struct err *err)
     rc = catalog_index_bytes(ix->store->catalog, ix->number, &catalog_bytes, &why);
     if (rc != RC_OK)
         TRY_OUT(finding(c, rc, &why, err));
-    note(c,
-         "index [%s]: %llu documents, %llu rows in %llu blocks; %llu bytes of JSON, %llu in blocks, "
-         "%llu in files, %llu in the catalog",
-         ix->name, (unsigned long long)t.docs, (unsigned long long)t.rows,
-         (unsigned long long)t.blocks, (unsigned long long)t.raw_bytes,
-         (unsigned long long)t.block_bytes, (unsigned long long)t.file_bytes,
-         (unsigned long long)catalog_bytes);
+    note(
+        c,
+        "index [%s]: %llu documents, %llu rows in %llu blocks; %llu bytes of JSON, %llu in blocks, "
+        "%llu in files, %llu in the catalog",
+        ix->name, (unsigned long long)t.docs, (unsigned long long)t.rows,
+        (unsigned long long)t.blocks, (unsigned long long)t.raw_bytes,
+        (unsigned long long)t.block_bytes, (unsigned long long)t.file_bytes,
+        (unsigned long long)catalog_bytes);
     c->result.indices++;
     c->result.docs += t.docs;
     c->result.rows += t.rows;
@@ -347,8 +362,7 @@ static enum rc check_log(struct check *c, const struct wal_start *start, struct 
     struct wal_start end;
     char path[512];
     snprintf(path, sizeof path, "%s/wal", c->store->path);
-    enum rc rc =
-        wal_replay(path, start, false, count_record, &c->result.log_records, &end, &why);
+    enum rc rc = wal_replay(path, start, false, count_record, &c->result.log_records, &end, &why);
     return rc == RC_OK ? RC_OK : finding(c, rc, &why, err);
 }
 
@@ -361,8 +375,10 @@ static enum rc open_catalog(struct check *c, struct err *err)
     snprintf(path, sizeof path, "%s/catalog/data.mdb", c->store->path);
     enum rc rc = io_allocated(path, &bytes, err);
     if (rc == RC_NOT_FOUND)
-        return err_set(err, RC_INVALID, 0, "%s has no catalog; run stowctl rebuild if it is a data "
-                       "directory", c->store->path);
+        return err_set(err, RC_INVALID, 0,
+                       "%s has no catalog; run stowctl rebuild if it is a data "
+                       "directory",
+                       c->store->path);
     TRY(rc);
     TRY(store_lock(c->store, err));
     snprintf(path, sizeof path, "%s/catalog", c->store->path);

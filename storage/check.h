@@ -21,8 +21,8 @@ MUST_CHECK enum rc check_run(const char *path_data, void (*say)(void *arg, const
                              void *arg, struct check_result *out, struct err *err);
 
 enum dump_flags { DUMP_ROWS = 1, DUMP_HEX = 2 };
-/* List a segment, a block record, the log (its directory `wal`) or a whole data directory, one line a call
- * of say. RC_CORRUPT without text: listed, and there was damage. */
+/* List a segment, a block record, the log (its directory `wal`) or a whole data directory, one line
+ * a call of say. RC_CORRUPT without text: listed, and there was damage. */
 MUST_CHECK enum rc dump_path(const char *path, unsigned flags,
                              void (*say)(void *arg, const char *text), void *arg, struct err *err);
 

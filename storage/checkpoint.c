@@ -118,9 +118,13 @@ enum rc checkpoint_segment(struct index *index, struct segment_writer **out, str
         .describe = buf_slice(&text),
     };
     memcpy(owner.uuid, index->uuid, 16);
-    uint32_t number = index->next_segment++;
-    enum rc rc = text.failed ? RC_NOMEM
-                             : segment_create(dir, number, &owner, &index->segment, err);
+    enum rc rc = text.failed ? RC_NOMEM : RC_EXISTS;
+    while (rc == RC_EXISTS) { /* one that a crash left behind keeps its number (G2) */
+        struct err why = {0};
+        rc = segment_create(dir, index->next_segment++, &owner, &index->segment, &why);
+        if (rc != RC_OK && rc != RC_EXISTS)
+            (void)err_set(err, rc, why.os_errno, "%s", why.msg);
+    }
     buf_done(&text);
     if (rc == RC_OK)
         rc = io_sync_dir(dir, err);
@@ -137,18 +141,31 @@ enum rc checkpoint_segment(struct index *index, struct segment_writer **out, str
     return RC_OK;
 }
 
+void checkpoint_abandon_segment(struct index *index)
+{
+    segment_writer_close(index->segment);
+    index->segment = NULL;
+    index->dict_copies = 0; /* those that stand in it */
+}
+
 static enum rc write_block(struct index *ix, const struct pending *p, struct place *place,
                            struct err *err)
 {
     struct segment_writer *w = NULL;
+    struct block_header head;
     uint64_t at = 0;
     TRY(checkpoint_segment(ix, &w, err));
+    TRY(block_header_read(buf_slice(&p->record), &head, err));
+    enum rc dict_rc = index_dict_to_segment(ix, w, head.dictionary, err);
+    if (dict_rc != RC_OK) {
+        checkpoint_abandon_segment(ix);
+        return dict_rc;
+    }
     struct segment_entry entry = {.first_seq = p->first_seq, .last_seq = p->last_seq,
                                   .rows = p->rows_count};
     enum rc rc = segment_append(w, buf_slice(&p->record), &entry, &at, err);
     if (rc != RC_OK) { /* K3 */
-        segment_writer_close(w);
-        ix->segment = NULL;
+        checkpoint_abandon_segment(ix);
         return rc;
     }
     *place = (struct place){
@@ -182,10 +199,8 @@ static enum rc write_blocks(struct index *ix, struct place **places_out, struct 
     }
     if (w != NULL && ix->cut_pending != 0)
         rc = segment_sync(w, err);
-    if (rc != RC_OK) {
-        segment_writer_close(ix->segment);
-        ix->segment = NULL;
-    }
+    if (rc != RC_OK)
+        checkpoint_abandon_segment(ix);
 out:
     if (rc == RC_OK)
         *places_out = places;
@@ -305,6 +320,7 @@ static enum rc carry_blocks(struct carrier *c, struct index *ix, const struct pl
 {
     for (size_t i = 0; i < ix->cut_pending; i++) {
         if (c->keys + 2 >= LIMIT_CATALOG_TXN_KEYS && c->txn != NULL && i != 0) {
+            TRY(index_dict_carry(ix, c->txn, err));
             TRY(carry_state(c, ix, places[i].first_seq, idruns, err));
             TRY(carrier_commit(c, err));
         }
@@ -312,6 +328,7 @@ static enum rc carry_blocks(struct carrier *c, struct index *ix, const struct pl
         TRY(catalog_put_block(c->txn, ix->number, &places[i], err));
     }
     TRY(carrier_room(c, err));
+    TRY(index_dict_carry(ix, c->txn, err));
     return carry_state(c, ix, ix->cut_packed, idruns, err);
 }
 
@@ -337,7 +354,7 @@ static void drop_carried(struct index *ix, const struct place *places, struct id
         bytes += p->record.len;
         ix->block_raw_bytes += p->raw_bytes;
         ix->disk_bytes += places[i].len;
-        ix->short_blocks += p->raw_bytes < ix->spec.block_bytes / 2 &&
+        ix->short_blocks += p->raw_bytes < index_block_target(ix) / 2 &&
                             p->rows_count < LIMIT_BLOCK_ROWS / 2;
         if (gone != NULL)
             gone[i] = ix->pending[i];
@@ -371,6 +388,7 @@ static enum rc carry_index(struct carrier *c, struct index *ix, struct err *err)
     TRY_OUT(carry_ids(c, ix, &idruns, err));
     TRY_OUT(carry_blocks(c, ix, places, idruns == NULL ? ix->idruns : idruns, err));
     TRY_OUT(carrier_commit(c, err));
+    index_dict_carried(ix);
     drop_carried(ix, places, idruns);
     idruns = NULL;
 out:

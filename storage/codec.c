@@ -19,32 +19,44 @@
 #define ZLIB_LEVEL_DEFAULT 6
 #define ZLIB_LEVEL_MAX     9
 
-#define ZSTD_SPEC(level, bytes, dictionary)                                                        \
-    {                                                                                              \
-        CODEC_ZSTD, (level), (bytes), (dictionary)                                                 \
-    }
-#define ZLIB_SPEC                                                                                  \
-    {                                                                                              \
-        CODEC_ZLIB, ZLIB_LEVEL_DEFAULT, DEFAULT_BLOCK_BYTES, false                                 \
-    }
-#define LZ4_SPEC                                                                                   \
-    {                                                                                              \
-        CODEC_LZ4, 0, DEFAULT_BLOCK_BYTES, false                                                   \
-    }
+#define BLOCKS      DEFAULT_BLOCK_BYTES, DEFAULT_PACKED_BYTES, LAYOUT_COLUMNAR
+#define BLOCKS_BEST DEFAULT_BLOCK_BYTES_BEST, DEFAULT_PACKED_BYTES_BEST, LAYOUT_COLUMNAR
 
 static const struct codec_name names[] = {
-    {"default", ZSTD_SPEC(ZSTD_LEVEL_DEFAULT, DEFAULT_BLOCK_BYTES, true), false},
-    {"zstd", ZSTD_SPEC(ZSTD_LEVEL_DEFAULT, DEFAULT_BLOCK_BYTES, true), true},
-    {"zstd_no_dict", ZSTD_SPEC(ZSTD_LEVEL_DEFAULT, DEFAULT_BLOCK_BYTES, false), true},
-    {"jd_zstd", ZSTD_SPEC(ZSTD_LEVEL_DEFAULT, DEFAULT_BLOCK_BYTES, true), false},
-    {"jd_zstd_6", ZSTD_SPEC(6, DEFAULT_BLOCK_BYTES, true), false},
-    {"best_compression", ZSTD_SPEC(9, DEFAULT_BLOCK_BYTES_BEST, true), false},
-    {"best_speed", LZ4_SPEC, false},
-    {"lz4", LZ4_SPEC, false},
-    {"zlib", ZLIB_SPEC, true},
-    {"deflate", ZLIB_SPEC, true},
-    {"none", {CODEC_NONE, 0, DEFAULT_BLOCK_BYTES, false}, false},
+    {"default", {CODEC_ZSTD, ZSTD_LEVEL_DEFAULT, true, BLOCKS}, false},
+    {"zstd", {CODEC_ZSTD, ZSTD_LEVEL_DEFAULT, true, BLOCKS}, true},
+    {"zstd_no_dict", {CODEC_ZSTD, ZSTD_LEVEL_DEFAULT, false, BLOCKS}, true},
+    {"jd_zstd", {CODEC_ZSTD, ZSTD_LEVEL_DEFAULT, true, BLOCKS}, false},
+    {"jd_zstd_6", {CODEC_ZSTD, 6, true, BLOCKS}, false},
+    {"best_compression", {CODEC_ZSTD, 9, true, BLOCKS_BEST}, false},
+    {"best_speed", {CODEC_LZ4, 0, false, BLOCKS}, false},
+    {"lz4", {CODEC_LZ4, 0, false, BLOCKS}, false},
+    {"zlib", {CODEC_ZLIB, ZLIB_LEVEL_DEFAULT, false, BLOCKS}, true},
+    {"deflate", {CODEC_ZLIB, ZLIB_LEVEL_DEFAULT, false, BLOCKS}, true},
+    /* Who asks for no compression wants the bytes as they are. */
+    {"none", {CODEC_NONE, 0, false, DEFAULT_PLAIN_BYTES, 0, LAYOUT_PLAIN}, false},
 };
+
+void codec_set_layout(struct codec_spec *spec, enum block_layout layout)
+{
+    bool best = spec->layout == LAYOUT_COLUMNAR ? spec->packed_bytes > DEFAULT_PACKED_BYTES
+                                                : spec->block_bytes > DEFAULT_PLAIN_BYTES;
+    if (layout == spec->layout)
+        return;
+    spec->layout = layout;
+    spec->packed_bytes = 0;
+    if (layout == LAYOUT_PLAIN) {
+        spec->block_bytes = best ? DEFAULT_PLAIN_BYTES_BEST : DEFAULT_PLAIN_BYTES;
+        return;
+    }
+    spec->block_bytes = best ? DEFAULT_BLOCK_BYTES_BEST : DEFAULT_BLOCK_BYTES;
+    spec->packed_bytes = best ? DEFAULT_PACKED_BYTES_BEST : DEFAULT_PACKED_BYTES;
+}
+
+const char *block_layout_text(enum block_layout layout)
+{
+    return layout == LAYOUT_COLUMNAR ? "columnar" : "plain";
+}
 
 /* ASCII only: the locale has no say in what a setting means. */
 static bool same_name(struct slice name, const char *lower)

@@ -13,13 +13,22 @@
 /* Numbers are on disk (docs/format.md) and never change their meaning. */
 enum codec { CODEC_NONE = 0, CODEC_LZ4 = 1, CODEC_ZLIB = 2, CODEC_ZSTD = 3 };
 
+/* How the documents of a block lie in it; numbers are on disk. */
+enum block_layout { LAYOUT_PLAIN = 0, LAYOUT_COLUMNAR = 1 };
+
 /* What an index name resolves to; stored with the index. */
 struct codec_spec {
     enum codec codec;
-    int level;              /* 0 for codecs without one */
-    uint32_t block_bytes;   /* raw bytes at which a block closes */
-    bool dictionary;        /* may use a trained dictionary, once there are any */
+    int level;             /* 0 for codecs without one */
+    bool dictionary;       /* may use a trained dictionary, once there are any */
+    uint32_t block_bytes;  /* raw bytes at which a block closes, at the latest … */
+    uint32_t packed_bytes; /* … packed ones, before compression; 0: by raw bytes alone */
+    enum block_layout layout;
 };
+
+/* Give a spec of the table the other layout, and the block sizes that go with it. */
+void codec_set_layout(struct codec_spec *spec, enum block_layout layout);
+const char *block_layout_text(enum block_layout layout); /* "plain", "columnar" */
 
 /* One row of the table of names (index.codec), in the order in which errors list them. */
 struct codec_name {

@@ -47,6 +47,9 @@ struct column_scratch {
 MUST_CHECK bool column_scratch_init(struct column_scratch *scratch, size_t most);
 void column_scratch_done(struct column_scratch *scratch);
 
+/* Coders of sequences besides the types of value.h. These numbers, too, are on disk. */
+enum { SEQUENCE_TEXT = 0, SEQUENCE_COUNTED = 1 };
+
 enum column_form {
     COLUMN_CONSTANT = 0,
     COLUMN_SEQUENCE = 1,
@@ -76,7 +79,7 @@ uint8_t *take_planes(struct stream_readers *in, uint64_t len);
 
 struct sequence {
     uint32_t n;
-    uint8_t coder; /* SEQUENCE_… of column.c or enum value_type */
+    uint8_t coder; /* SEQUENCE_TEXT, SEQUENCE_COUNTED or an enum value_type */
     uint8_t width; /* bytes of a number in the planes */
     bool delta;
     uint8_t exception_width;

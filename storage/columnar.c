@@ -8,7 +8,7 @@
 
 /* What one block learns, so that reading a row is bounded: documents beyond are raw values. */
 #define SHAPES_MAX 1024u
-#define SLOTS_MAX 16384u
+#define SLOTS_MAX  16384u
 
 /* ---- packing */
 
@@ -133,9 +133,8 @@ static bool add_cell(struct packer *p, uint32_t number, struct slice value, size
         column->cells = cells;
         p->cap[number] = (uint32_t)cap;
     }
-    column->cells[column->n++] =
-        (struct cell){value.len == 0 ? (const uint8_t *)"" : value.ptr, (uint32_t)value.len,
-                      (uint32_t)row};
+    column->cells[column->n++] = (struct cell){value.len == 0 ? (const uint8_t *)"" : value.ptr,
+                                               (uint32_t)value.len, (uint32_t)row};
     return true;
 }
 
@@ -144,8 +143,7 @@ static bool take_rows(struct packer *p, const struct slice *docs)
     struct slice values[SHAPE_SLOTS_MAX];
     for (size_t row = 0; row < p->rows; row++) {
         const struct shape *shape = shape_of(p->shapes, docs[row], SHAPES_MAX, SLOTS_MAX, values);
-        if (shape == NULL ||
-            (p->slot_column[shape->number] == NULL && !know_columns(p, shape)))
+        if (shape == NULL || (p->slot_column[shape->number] == NULL && !know_columns(p, shape)))
             return false;
         const uint32_t *column = p->slot_column[shape->number];
         p->row_shape[row] = shape->number;
@@ -391,11 +389,13 @@ enum rc columnar_open(struct slice data, uint8_t *aux, size_t aux_len, size_t ro
     struct slice directory = take_bytes(&r, take_varint(&r));
     if (r.bad || rows == 0)
         return RC_CORRUPT;
-    struct stream_readers in = {reader_of(directory), r, aux, aux + aux_len};
     struct arena arena = {0};
     struct columnar *c = arena_get(&arena, 1, sizeof *c);
     if (c == NULL)
         return RC_NOMEM;
+    if (aux_len == 0)
+        aux = (uint8_t *)c; /* no planes at an address that is not NULL */
+    struct stream_readers in = {reader_of(directory), r, aux, aux + aux_len};
     *c = (struct columnar){.arena = arena, .rows = rows, .docs_bytes = docs_bytes};
     enum rc rc = open_shapes(c, &in);
     if (rc == RC_OK)

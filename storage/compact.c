@@ -6,8 +6,9 @@
  *
  *   P1  a row is dropped only when the catalog says that it is dead and no snapshot needs it. Its
  *       dead bit stays: below packed_seq a seq is a row in a block or its bit is set.
- *   P2  a tombstone is dropped only when it is older than index.gc_deletes and nothing on disk that
- *       is older holds a dead row: a rebuild from the segments alone must not bring one back.
+ *   P2  a tombstone is dropped only when it is older than index.gc_deletes and nothing on disk holds
+ *       an older dead row, in a block or where one was: a rebuild from the segments alone must not
+ *       bring one back. So rows go in one pass, their tombstones in a later one.
  *   P3  a segment goes when nothing names it any more.
  *   P4  one step holds store.layout for at most STEP_BLOCKS blocks, so that checkpoints go on. */
 #include "config/limits.h"
@@ -33,7 +34,7 @@ struct item {
 
 struct seg {
     uint32_t number;
-    uint64_t file_bytes, named_bytes, live_bytes;
+    uint64_t file_bytes, content_bytes, named_bytes, live_bytes;
     bool chosen;
 };
 
@@ -122,6 +123,44 @@ static enum rc survey_block(struct survey *survey, const struct place *place, st
     return RC_OK;
 }
 
+/* A dictionary is not garbage. */
+static enum rc survey_dict(const struct dict_copy *copy, void *arg)
+{
+    struct survey *survey = arg;
+    for (size_t i = 0; i < survey->seg_count; i++)
+        if (survey->seg[i].number == copy->segment) {
+            survey->seg[i].named_bytes += copy->len;
+            survey->seg[i].live_bytes += copy->len;
+        }
+    return RC_OK;
+}
+
+static enum rc check_gap(const struct survey *survey, uint64_t from, uint64_t to, struct err *err)
+{
+    uint64_t bits = 0;
+    if (from >= to)
+        return RC_OK;
+    TRY(count_bits(survey->ix, from, to - 1, &bits, err));
+    return bits == to - from ? RC_OK
+                             : err_set(err, RC_CORRUPT, 0,
+                                       "catalog: index %s: no block has the rows from %llu to %llu; "
+                                       "run stowctl rebuild",
+                                       survey->ix->name, (unsigned long long)from,
+                                       (unsigned long long)to - 1);
+}
+
+/* P1: what no block has is dead. Else the catalog has lost blocks, and must not be believed when it
+ * does not name a segment. */
+static enum rc check_gaps(const struct survey *survey, struct err *err)
+{
+    uint64_t next = 0;
+    for (size_t i = 0; i < survey->count; i++) {
+        TRY(check_gap(survey, next, survey->item[i].place.first_seq, err));
+        next = survey->item[i].place.last_seq + 1;
+    }
+    return check_gap(survey, next, survey->ix->packed_seq, err);
+}
+
 static void survey_done(struct survey *survey)
 {
     free(survey->item);
@@ -143,15 +182,54 @@ static enum rc survey_load(struct survey *survey, struct err *err)
         if (n < LIST_BLOCKS)
             break;
     }
+    TRY(index_dict_each(survey->ix, survey_dict, survey, err));
     for (size_t i = 0; i < survey->seg_count; i++) {
-        struct io_file f;
-        segment_path(path, sizeof path, dir, survey->seg[i].number);
-        TRY(io_open(path, IO_READ, &f, err));
-        enum rc rc = io_size(&f, &survey->seg[i].file_bytes, err);
-        io_close(&f);
-        TRY(rc);
+        struct seg *s = &survey->seg[i];
+        segment_path(path, sizeof path, dir, s->number);
+        TRY(segment_measure(path, &s->file_bytes, &s->content_bytes, err));
     }
-    return RC_OK;
+    return check_gaps(survey, err);
+}
+
+struct stray {
+    const struct survey *survey;
+    bool removed;
+};
+
+static void remove_stray(const char *name, void *arg)
+{
+    struct stray *stray = arg;
+    const struct survey *survey = stray->survey;
+    struct index *ix = survey->ix;
+    struct err ignored = {0};
+    uint32_t number;
+    char dir[512], path[600];
+    if (!segment_parse_name(name, &number) ||
+        (ix->segment != NULL && segment_number(ix->segment) == number))
+        return;
+    for (size_t i = 0; i < survey->seg_count; i++)
+        if (survey->seg[i].number == number)
+            return;
+    index_dir(ix, dir, sizeof dir);
+    segment_path(path, sizeof path, dir, number);
+    stray->removed = stray->removed || io_unlink(path, &ignored) == RC_OK;
+}
+
+/* Segments that nothing names are what a crash left of a checkpoint or of compaction. When the log
+ * may have lost rows they are kept, for a rebuild. */
+static enum rc sweep_segments(const struct survey *survey, struct err *err)
+{
+    struct index *ix = survey->ix;
+    struct stray stray = {survey, false};
+    char dir[512];
+    if (ix->store->o.accept_loss)
+        return RC_OK;
+    index_dir(ix, dir, sizeof dir);
+    enum rc rc = io_list(dir, remove_stray, &stray, err);
+    if (rc == RC_NOT_FOUND)
+        return RC_OK; /* gone with its directory: a get will say so */
+    TRY(rc);
+    return stray.removed ? io_sync_dir(dir, err) : RC_OK;
 }
 
 enum rc index_recount(struct index *index, struct err *err)
@@ -159,6 +237,8 @@ enum rc index_recount(struct index *index, struct err *err)
     struct survey survey = {.ix = index};
     uint64_t dead = 0;
     enum rc rc = survey_load(&survey, err);
+    if (rc == RC_OK)
+        rc = sweep_segments(&survey, err);
     if (rc == RC_OK) {
         pthread_mutex_lock(&index->table);
         index->rows_total = index->raw_bytes = index->block_bytes = index->short_blocks = 0;
@@ -168,7 +248,7 @@ enum rc index_recount(struct index *index, struct err *err)
             index->rows_total += p->rows;
             index->raw_bytes += p->raw_bytes;
             index->block_bytes += p->len;
-            index->short_blocks += p->raw_bytes < index->spec.block_bytes / 2 &&
+            index->short_blocks += p->raw_bytes < index_block_target(index) / 2 &&
                                    p->rows < LIMIT_BLOCK_ROWS / 2;
             dead += survey.item[i].dead;
             if (p->last_seq >= index->next_seq)
@@ -193,7 +273,7 @@ enum rc index_recount(struct index *index, struct err *err)
 
 static bool is_short(const struct survey *survey, const struct item *it)
 {
-    return it->place.raw_bytes < survey->ix->spec.block_bytes / 2 &&
+    return it->place.raw_bytes < index_block_target(survey->ix) / 2 &&
            it->place.rows < LIMIT_BLOCK_ROWS / 2;
 }
 
@@ -202,18 +282,18 @@ static void choose_segments(struct survey *survey, bool force)
     bool unclean = false;
     for (size_t i = 0; i < survey->seg_count; i++) {
         struct seg *s = &survey->seg[i];
-        uint64_t percent = force ? 99 : LIVE_PERCENT;
-        s->chosen = s->live_bytes * 100 < s->named_bytes * percent ||
-                    s->named_bytes * 100 < s->file_bytes * (force ? 90 : LIVE_PERCENT);
-        /* A segment with a header, a footer and one block is not garbage. */
-        if (s->file_bytes - s->named_bytes < 16 * KIB && s->live_bytes == s->named_bytes)
-            s->chosen = false;
-        unclean = unclean || (!s->chosen && s->file_bytes - s->named_bytes >= 64 * KIB);
+        bool garbage = s->content_bytes > s->named_bytes;
+        s->chosen = s->live_bytes * 100 < s->named_bytes * (force ? 99 : LIVE_PERCENT) ||
+                    s->named_bytes * 100 < s->content_bytes * LIVE_PERCENT || (force && garbage);
+        unclean = unclean || garbage;
     }
     survey->drop_tombstones = !unclean;
-    for (size_t i = 0; i < survey->count; i++)
-        survey->item[i].chosen = survey_segment(survey, survey->item[i].place.segment)->chosen ||
-                               (force && survey->item[i].dead != 0);
+    for (size_t i = 0; i < survey->count; i++) {
+        const struct item *it = &survey->item[i];
+        survey->item[i].chosen =
+            survey_segment(survey, it->place.segment)->chosen ||
+            (force && (it->dead != 0 || it->place.first_seq < survey->ix->dict_since));
+    }
 }
 
 /* Runs of short neighbours. What is chosen already is a neighbour like any other. */
@@ -228,7 +308,7 @@ static void choose_short(struct survey *survey, bool force)
             to++;
         }
         /* Joining must pay: fewer blocks come out than go in. */
-        size_t out = (size_t)(raw / survey->ix->spec.block_bytes) + 1;
+        size_t out = (size_t)(raw / index_block_target(survey->ix)) + 1;
         if (shorts >= 2 && (force ? out < to - i : shorts >= JOIN_FROM / 2 && out * 2 <= to - i))
             for (size_t k = i; k < to; k++)
                 survey->item[k].chosen = true;
@@ -277,6 +357,9 @@ static enum rc append_block(struct step *s, struct slice record, const struct ro
     TRY(checkpoint_segment(s->ix, &w, err));
     struct segment_entry entry = {.first_seq = rows[0].seq, .last_seq = rows[count - 1].seq,
                                   .rows = (uint32_t)count};
+    struct block_header head;
+    TRY(block_header_read(record, &head, err));
+    TRY(index_dict_to_segment(s->ix, w, head.dictionary, err));
     TRY(segment_append(w, record, &entry, &at, err));
     if (!grow((void **)&s->out, &s->out_cap, s->out_count, sizeof *s->out))
         return RC_NOMEM;
@@ -295,6 +378,7 @@ static enum rc append_block(struct step *s, struct slice record, const struct ro
 static enum rc flush_built(struct step *s, struct err *err)
 {
     struct buf record = {0};
+    struct dict *dict = NULL;
     enum rc rc = RC_OK;
     if (s->count == 0)
         return RC_OK;
@@ -310,19 +394,21 @@ static enum rc flush_built(struct step *s, struct err *err)
         rows[i].id.ptr = s->names.ptr + b->id_at;
         rows[i].routing.ptr = s->names.ptr + b->id_at + b->row.id.len;
     }
-    TRY_OUT(block_pack(s->ix->number, &s->ix->spec, rows, s->count, &record, err));
+    TRY_OUT(index_current_dict(s->ix, &dict, err));
+    TRY_OUT(block_pack(s->ix->number, &s->ix->spec, dict, rows, s->count, &record, err));
     TRY_OUT(append_block(s, buf_slice(&record), rows, s->count, err));
     s->count = 0;
     s->docs.len = s->names.len = 0;
 out:
     free(rows);
+    dict_release(dict);
     buf_done(&record);
     return rc;
 }
 
 static enum rc keep_row(struct step *s, const struct row *row, struct err *err)
 {
-    if (s->count != 0 && (s->docs.len + row->doc.len > s->ix->spec.block_bytes ||
+    if (s->count != 0 && (s->docs.len + row->doc.len > index_block_target(s->ix) ||
                           s->count == LIMIT_BLOCK_ROWS))
         TRY(flush_built(s, err));
     if (!grow((void **)&s->built, &s->cap, s->count, sizeof *s->built))
@@ -358,24 +444,24 @@ static enum rc rewrite_block(struct step *s, const struct place *place, struct e
 {
     uint8_t bits[CATALOG_DEAD_BYTES];
     uint64_t chunk = UINT64_MAX;
-    bool left = false;
     TRY(row_reader_seek(&s->reader, s->ix, place->first_seq, err));
     for (size_t i = 0; i < row_reader_count(&s->reader); i++) {
         struct row row;
-        row_reader_row(&s->reader, i, &row);
+        TRY(row_reader_row(&s->reader, i, &row, err));
+        TRY(row_reader_doc(&s->reader, &row, err));
         if (row.seq / CATALOG_DEAD_SEQS != chunk) {
             chunk = row.seq / CATALOG_DEAD_SEQS;
             TRY(catalog_get_dead(s->ix->store->catalog, s->ix->number, chunk, bits, err));
         }
         uint64_t bit = row.seq % CATALOG_DEAD_SEQS;
+        if (row.kind != ROW_TOMBSTONE && (bits[bit / 8] >> (bit % 8) & 1) != 0)
+            s->older_clean = false;
         if (may_drop(s, &row, bits)) {
             drop_row(s, &row);
             continue;
         }
-        left = left || (row.kind != ROW_TOMBSTONE && (bits[bit / 8] >> (bit % 8) & 1) != 0);
         TRY(keep_row(s, &row, err));
     }
-    s->older_clean = s->older_clean && !left;
     return RC_OK;
 }
 
@@ -390,9 +476,12 @@ static enum rc replace_blocks(struct step *s, size_t from, size_t to, struct err
         TRY_OUT(catalog_delete_block(txn, s->ix->number, s->survey->item[i].place.first_seq, err));
     for (size_t i = 0; i < s->out_count; i++)
         TRY_OUT(catalog_put_block(txn, s->ix->number, &s->out[i], err));
+    TRY_OUT(index_dict_carry(s->ix, txn, err));
     struct catalog_txn *whole = txn;
     txn = NULL;
     rc = catalog_commit(whole, err);
+    if (rc == RC_OK)
+        index_dict_carried(s->ix);
 out:
     catalog_abort(txn);
     return rc;
@@ -466,8 +555,7 @@ static enum rc rewrite_chosen(struct survey *survey, size_t *steps_out, struct e
         else
             rc = run_step(survey, i, &to, &older_clean, err);
         if (rc != RC_OK && survey->ix->segment != NULL) {
-            segment_writer_close(survey->ix->segment); /* what it holds may not be synced */
-            survey->ix->segment = NULL;
+            checkpoint_abandon_segment(survey->ix); /* what it holds may not be synced */
         }
         pthread_mutex_unlock(&store->layout);
         i = to;
@@ -476,11 +564,36 @@ static enum rc rewrite_chosen(struct survey *survey, size_t *steps_out, struct e
     return rc;
 }
 
+/* The copies of dictionaries in a segment that goes; the newest one has another (Q3). */
+static enum rc forget_dicts(struct index *ix, uint32_t segment, struct err *err)
+{
+    struct segment_writer *w = NULL;
+    struct catalog_txn *txn = NULL;
+    if (ix->dict_current != 0) {
+        TRY(checkpoint_segment(ix, &w, err));
+        TRY(index_dict_to_segment(ix, w, ix->dict_current, err));
+        TRY(segment_sync(w, err));
+    }
+    TRY(catalog_begin_removal(ix->store->catalog, &txn, err));
+    enum rc rc = index_dict_carry(ix, txn, err);
+    if (rc == RC_OK)
+        rc = index_dict_forget(ix->store->catalog, txn, ix->number, segment, err);
+    if (rc != RC_OK) {
+        catalog_abort(txn);
+        return rc;
+    }
+    TRY(catalog_commit(txn, err));
+    index_dict_carried(ix);
+    return RC_OK;
+}
+
 /* P3. */
 static void remove_segments(struct survey *survey)
 {
     struct index *ix = survey->ix;
     char dir[512], path[600];
+    bool removed = false;
+    struct err unsynced = {0};
     index_dir(ix, dir, sizeof dir);
     pthread_mutex_lock(&ix->store->layout);
     for (size_t i = 0; i < survey->seg_count; i++) {
@@ -491,16 +604,22 @@ static void remove_segments(struct survey *survey)
             named = named || (survey->item[k].place.segment == s->number && !survey->item[k].chosen);
         if (named)
             continue;
+        if (ix->dict_next > 1 && forget_dicts(ix, s->number, &ignored) != RC_OK)
+            continue; /* the next pass finds it without a block */
         segment_files_forget(ix->store->files, ix->number, s->number);
         cache_forget(ix->store->cache, ix->number, s->number);
         segment_path(path, sizeof path, dir, s->number);
         if (io_unlink(path, &ignored) != RC_OK)
             continue; /* swept at the next start */
+        removed = true;
         pthread_mutex_lock(&ix->table);
         ix->segments--;
         ix->disk_bytes = ix->disk_bytes > s->file_bytes ? ix->disk_bytes - s->file_bytes : 0;
         pthread_mutex_unlock(&ix->table);
     }
+    /* P2 counts on their being gone for good. */
+    if (removed && io_sync_dir(dir, &unsynced) != RC_OK)
+        store_event(ix->store, 1, "%s", unsynced.msg);
     pthread_mutex_unlock(&ix->store->layout);
 }
 
@@ -533,6 +652,7 @@ static enum rc compact_index(struct index *ix, bool force, struct err *err)
     size_t steps = 0;
     sample_gc(ix);
     TRY(index_merge_ids(ix, err));
+    TRY(index_train(ix, force, err));
     if (atomic_load(&ix->deleted) || (!force && !worth_looking(ix)))
         return RC_OK;
     enum rc rc = RC_OK;
@@ -556,6 +676,11 @@ static enum rc compact_index(struct index *ix, bool force, struct err *err)
         remove_segments(&survey);
         atomic_fetch_add(&ix->store->rewrites, steps);
     }
+    if (rc == RC_OK && force) {
+        pthread_mutex_lock(&ix->table);
+        ix->dict_since = 0; /* all that is older has been made anew */
+        pthread_mutex_unlock(&ix->table);
+    }
     survey_done(&survey);
     return rc == RC_NOT_FOUND ? RC_OK : rc;
 }
@@ -571,6 +696,8 @@ static enum rc drop_keys(struct store *store, uint32_t index_no, struct err *err
         struct catalog_txn *txn = NULL;
         TRY(catalog_begin_removal(store->catalog, &txn, err));
         enum rc rc = catalog_drop_index(txn, index_no, LIMIT_CATALOG_TXN_KEYS, &more, err);
+        if (rc == RC_OK && !more)
+            rc = index_dict_forget(store->catalog, txn, index_no, UINT32_MAX, err);
         if (rc == RC_OK && !more)
             rc = catalog_delete(txn, KIND_STATE, slice_of(key, 4), err);
         if (rc == RC_NOT_FOUND || (rc == RC_OK && !more))

@@ -212,7 +212,9 @@ static enum rc recheck(struct index *ix, const struct write_item *item, struct p
             rows_find(ix->open, seqs[i], &at) != RC_OK)
             return RC_AGAIN;
         rows_get(ix->open, at, &row);
-        if (slice_eq(row.id, item->id))
+        /* The table's older generation may have an older one of the id. */
+        if (slice_eq(row.id, item->id) &&
+            (plan->old_seq == SEQ_NONE || row.seq > plan->old_seq))
             plan_old(plan, item, &row);
     }
     return RC_OK;
@@ -383,7 +385,7 @@ static enum rc seal(struct txn *txn, struct touch *touch)
 static enum rc make_room(struct txn *txn, struct touch *touch, const struct row *row, size_t ahead)
 {
     struct index *ix = touch->index;
-    size_t target = ix->spec.block_bytes;
+    size_t target = index_block_target(ix);
     if (ix->open != NULL && rows_count(ix->open) != 0 &&
         (rows_raw_bytes(ix->open) + row->doc.len > target ||
          rows_count(ix->open) >= LIMIT_BLOCK_ROWS))
@@ -476,6 +478,12 @@ static enum rc decide_item(struct txn *txn, struct touch *touch, uint32_t at, si
     struct row row = {0};
     if (item->result != WRITE_PENDING)
         return RC_OK;
+    if (atomic_load_explicit(&touch->index->deleted, memory_order_relaxed)) {
+        struct err err = {0};
+        err_set(&err, RC_NOT_FOUND, 0, "no such index [%s]", touch->index->name);
+        refuse(item, &err);
+        return RC_OK;
+    }
     if (plan->keyed) {
         TRY(recheck(touch->index, item, plan));
         if (plan->old_seq == SEQ_NONE && item->op != WRITE_DELETE &&

@@ -4,7 +4,7 @@
  * reference, everything else literal. A value that no template gives is one more to learn from. */
 #include "storage/derive.h"
 
-#define PARTS_MAX 32u
+#define PARTS_MAX    32u
 #define LITERALS_MAX 512u
 /* Shorter strings are left alone: a dictionary of them is small. */
 #define LENGTH_MIN 16u
@@ -13,7 +13,8 @@
 /* No template: the value is an exception. */
 #define NUMBER_NONE 255
 
-struct template {
+struct template
+{
     uint32_t parts;
     uint32_t column[PARTS_MAX];
     uint16_t literal_len[PARTS_MAX + 1]; /* before each reference; the last: behind them */
@@ -68,8 +69,7 @@ static size_t longest_at(const struct sources *s, struct slice text, size_t at)
 {
     size_t best = SIZE_MAX, best_len = 0;
     const uint8_t *p = text.ptr + at;
-    if ((s->first[*p / 64] >> *p % 64 & 1) == 0 ||
-        (at > 0 && in_word(p[-1]) && in_word(*p)))
+    if ((s->first[*p / 64] >> *p % 64 & 1) == 0 || (at > 0 && in_word(p[-1]) && in_word(*p)))
         return SIZE_MAX;
     for (size_t i = 0; i < s->count; i++) {
         const struct cell *c = &s->cell[i];

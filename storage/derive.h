@@ -35,7 +35,7 @@ struct derived {
     const uint8_t *numbers; /* template of each value; NULL: all are of the first */
     struct sequence exceptions;
     struct {
-        struct slice parts;    /* from the directory */
+        struct slice parts; /* from the directory */
         struct slice literals;
     } template[];
 };

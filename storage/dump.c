@@ -4,6 +4,7 @@
 #include "storage/bytes.h"
 #include "storage/check.h"
 #include "storage/codec.h"
+#include "storage/dict.h"
 #include "storage/io.h"
 #include "storage/segment.h"
 #include "storage/wal.h"
@@ -13,9 +14,14 @@
 
 #define RECORD_MAX (64 * (size_t)MIB)
 
+/* Dictionaries of one segment that are remembered; blocks of others are listed as not readable. */
+#define DICTS_MAX 64
+
 struct dump {
     unsigned flags;
     bool damaged;
+    struct dict *dict[DICTS_MAX]; /* of the segment so far */
+    size_t dict_count;
     void (*say)(void *arg, const char *text);
     void *arg;
 };
@@ -73,13 +79,35 @@ static void dump_row(struct dump *d, const struct row *row)
     put_line(d, &line);
 }
 
+static enum rc dump_dict(uint32_t number, uint64_t at, struct slice bytes, void *arg)
+{
+    struct dump *d = arg;
+    say(d, "  %10llu  dictionary %u of %zu bytes", (unsigned long long)at, number, bytes.len);
+    if (d->dict_count < DICTS_MAX) {
+        struct dict *dict = dict_make(number, bytes);
+        if (dict == NULL)
+            return RC_NOMEM;
+        d->dict[d->dict_count++] = dict;
+    }
+    return RC_OK;
+}
+
+static struct dict *dict_of(const struct dump *d, uint32_t number)
+{
+    for (size_t i = 0; i < d->dict_count; i++)
+        if (dict_number(d->dict[i]) == number)
+            return d->dict[i];
+    return NULL;
+}
+
 static enum rc dump_block(const struct block_header *head, uint64_t at, struct slice record,
                           void *arg)
 {
     struct dump *d = arg;
     struct block *block = NULL;
     struct err why = {0};
-    enum rc rc = block_open(record, head->index_no, head->first_seq, BLOCK_ALL, &block, &why);
+    enum rc rc = block_open(record, head->index_no, head->first_seq, BLOCK_ALL,
+                            dict_of(d, head->dictionary), &block, &why);
     if (rc != RC_OK) {
         say(d, "  %10llu  block: %s", (unsigned long long)at, why.msg);
         d->damaged = true;
@@ -96,13 +124,21 @@ static enum rc dump_block(const struct block_header *head, uint64_t at, struct s
         head->data_raw, head->record_len);
     if ((d->flags & DUMP_HEX) != 0)
         dump_hex(d, slice_of(record.ptr, head->record_len));
-    for (size_t i = 0; (d->flags & DUMP_ROWS) != 0 && i < block_rows(block); i++) {
+    struct block_scratch scratch = {0};
+    for (size_t i = 0; (d->flags & DUMP_ROWS) != 0 && i < block_rows(block) && rc == RC_OK; i++) {
         struct row row;
-        block_row(block, i, &row);
-        dump_row(d, &row);
+        rc = block_row_all(block, i, &scratch, &row, &why);
+        if (rc == RC_OK)
+            dump_row(d, &row);
     }
+    if (rc == RC_CORRUPT) {
+        say(d, "    %s", why.msg);
+        d->damaged = true;
+        rc = RC_OK;
+    }
+    block_scratch_done(&scratch);
     block_close(block);
-    return RC_OK;
+    return rc;
 }
 
 static enum rc dump_record(struct dump *d, const char *path, struct err *err)
@@ -138,15 +174,20 @@ static enum rc dump_owner(const struct segment_owner *owner, uint32_t number, vo
 static void dump_damage(uint64_t at, uint64_t len, const char *why, void *arg)
 {
     struct dump *d = arg;
-    say(d, "  %10llu  damage, %llu bytes: %s", (unsigned long long)at, (unsigned long long)len, why);
+    say(d, "  %10llu  damage, %llu bytes: %s", (unsigned long long)at, (unsigned long long)len,
+        why);
     d->damaged = true;
 }
 
 static enum rc dump_segment(struct dump *d, const char *path, struct err *err)
 {
-    struct segment_scan_fn fn = {dump_owner, dump_block, dump_damage, d};
+    struct segment_scan_fn fn = {dump_owner, dump_block, dump_damage, d, dump_dict};
     say(d, "%s", path);
-    return segment_scan(path, &fn, err);
+    enum rc rc = segment_scan(path, &fn, err);
+    for (size_t i = 0; i < d->dict_count; i++)
+        dict_release(d->dict[i]);
+    d->dict_count = 0;
+    return rc;
 }
 
 /* ---- the log */

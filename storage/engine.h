@@ -25,6 +25,7 @@
 
 #include "storage/cache.h"
 #include "storage/catalog.h"
+#include "storage/dict.h"
 #include "storage/idmap.h"
 #include "storage/idrun.h"
 #include "storage/io.h"
@@ -45,6 +46,7 @@
 #define KIND_NODE 'N'
 #define KIND_INDEX 'I'
 #define KIND_STATE 'S'
+#define KIND_DICT 'U'
 #define KIND_DROP 'D' /* a deleted index whose files and keys are left: its directory's name */
 
 /* A sealed block that the catalog does not name yet. */
@@ -80,6 +82,12 @@ struct ticket_wait {
 };
 
 #define TICKETS_MIN 16
+
+/* Where a dictionary stands. */
+struct dict_copy {
+    uint32_t number, segment, len;
+    uint64_t at;
+};
 
 /* The sorted runs of an index' ids; immutable, counted. */
 struct idrun_list {
@@ -120,6 +128,11 @@ struct index {
     struct rows *open; /* changed under write and table */
     struct pending **pending;
     size_t pending_count, pending_cap;
+    struct dict **dicts; /* those in memory */
+    size_t dict_count;
+    uint32_t dict_current, dict_next; /* 0: none */
+    uint64_t dict_since;              /* blocks of older rows may be made anew with it; 0: none */
+    uint64_t dict_try_raw;            /* no training before there are so many raw bytes */
     struct idmap ids;
     struct idrun_list *idruns; /* NULL: none */
     uint64_t ids_epoch; /* rises when ids move from one level to another */
@@ -140,10 +153,14 @@ struct index {
     size_t ticket_cap;
     struct ticket_wait *waits;
 
+    /* Moving average of packed bytes (before compression) per 1024 raw ones; 0: not known. */
+    atomic_uint packed_ratio;
     atomic_uint_fast64_t indexed, index_failed, deletes, gets, get_missing;
 
     /* the checkpoint thread's and compaction's own, under store.layout */
     struct segment_writer *segment;
+    struct dict_copy *dict_copy; /* in segments, not yet in the catalog */
+    size_t dict_copies;
     uint32_t next_idrun;
     /* A cut that a checkpoint has made and not yet carried over; survives a failed attempt. */
     bool cut;
@@ -243,6 +260,9 @@ void index_dir(const struct index *index, char *dst, size_t cap);
 /* Move the open block, if it has rows, to the pending ones (a reference is the caller's, too).
  * *out NULL when there is none. Caller holds write. */
 MUST_CHECK enum rc index_seal_locked(struct index *index, struct pending **out);
+/* Raw bytes at which the open block closes: what the blocks packed lately say will come to
+ * packed_bytes of the index' spec. */
+size_t index_block_target(const struct index *index);
 MUST_CHECK enum rc index_add_pending_locked(struct index *index, struct pending *pending);
 void pending_release(struct pending *pending); /* accepts NULL */
 /* Have a sealed block packed when this returns RC_OK, by this thread or another. Not under locks. */
@@ -259,6 +279,29 @@ MUST_CHECK bool index_ticket_locked(struct index *index, uint64_t *ticket_out);
 void index_ticket_pass(struct index *index, uint64_t ticket);
 /* False: already there. True: wait->ready will be called. */
 bool index_ticket_wait(struct index *index, struct ticket_wait *wait);
+
+/* ---- dicts.c */
+/* A dictionary by number; *out NULL for number 0. The caller releases it. RC_AGAIN with nowait. */
+MUST_CHECK enum rc index_dict(struct index *index, uint32_t number, bool nowait, struct dict **out,
+                              struct err *err);
+/* The one for new blocks; *out NULL when there is none. */
+MUST_CHECK enum rc index_current_dict(struct index *index, struct dict **out, struct err *err);
+/* Have a copy in the segment (Q1); then, when the segment is synced, in the catalog; then, when that
+ * is committed, done. The caller holds layout. */
+MUST_CHECK enum rc index_dict_to_segment(struct index *index, struct segment_writer *w,
+                                         uint32_t number, struct err *err);
+MUST_CHECK enum rc index_dict_carry(struct index *index, struct catalog_txn *txn,
+                                    struct err *err);
+void index_dict_carried(struct index *index);
+/* Copies that the catalog has of an index. */
+MUST_CHECK enum rc index_dict_each(struct index *index,
+                                   enum rc (*fn)(const struct dict_copy *copy, void *arg),
+                                   void *arg, struct err *err);
+/* A segment goes (UINT32_MAX: all of the index): its copies with it. */
+MUST_CHECK enum rc index_dict_forget(struct catalog *catalog, struct catalog_txn *txn,
+                                     uint32_t index_no, uint32_t segment, struct err *err);
+/* Train a dictionary when there is enough to learn from; force: on what there is. */
+MUST_CHECK enum rc index_train(struct index *index, bool force, struct err *err);
 
 /* ---- ids.c: the levels of the id index */
 void idrun_list_release(struct idrun_list *list); /* accepts NULL */
@@ -294,19 +337,26 @@ struct row_reader {
     struct cache_entry *entry;
     struct block *own;
     const struct block *block;
+    size_t at; /* position of the row given last */
+    struct block_scratch scratch;
 };
 void row_reader_init(struct row_reader *reader, struct store *store, enum block_want want,
                      bool nowait);
 void row_reader_done(struct row_reader *reader);
-/* The row at a seq; valid until the next call. RC_NOT_FOUND when there is none (any more). */
+/* The row at a seq, its document perhaps not yet; valid until the next call. RC_NOT_FOUND when there
+ * is none (any more). */
 MUST_CHECK enum rc row_reader_get(struct row_reader *reader, struct index *index, uint64_t seq,
                                   struct row *out, struct err *err);
 /* Pin the block that holds seq, or the next one behind it; RC_NOT_FOUND at the end. */
 MUST_CHECK enum rc row_reader_seek(struct row_reader *reader, struct index *index, uint64_t seq,
                                    struct err *err);
 size_t row_reader_count(const struct row_reader *reader);
-void row_reader_row(const struct row_reader *reader, size_t i, struct row *out);
-/* The newest row of an id, a tombstone too; hash is index_hash of it. RC_NOT_FOUND. */
+uint64_t row_reader_seq(const struct row_reader *reader, size_t i);
+MUST_CHECK enum rc row_reader_row(struct row_reader *reader, size_t i, struct row *out,
+                                  struct err *err);
+/* The document of the row that was given last (readers that want BLOCK_ALL). */
+MUST_CHECK enum rc row_reader_doc(struct row_reader *reader, struct row *row, struct err *err);
+/* The newest row of an id, a tombstone too, whole; hash is index_hash of it. RC_NOT_FOUND. */
 MUST_CHECK enum rc index_find(struct row_reader *reader, struct index *index, struct slice id,
                               uint64_t hash, struct row *out, struct err *err);
 /* Does this made row's seq belong to the index, and to a run of that nonce? Caller holds table. */
@@ -328,6 +378,8 @@ MUST_CHECK enum rc checkpoint_run(struct store *store, bool seal, uint64_t until
 MUST_CHECK enum rc checkpoint_segment(struct index *index, struct segment_writer **out,
                                       struct err *err);
 void checkpoint_poke(struct store *store); /* soon, please */
+/* Something in it failed: leave it behind. Caller holds layout. */
+void checkpoint_abandon_segment(struct index *index);
 /* Seal and close it, if one is open. Caller holds layout. */
 MUST_CHECK enum rc checkpoint_finish_segment(struct index *index, struct err *err);
 /* Space: free bytes on the device against reserve and what is still to be written. */
@@ -339,7 +391,8 @@ MUST_CHECK enum rc recover_store(struct store *store, struct wal_start *start, s
 /* ---- compact.c */
 void *compact_main(void *store);
 void compact_poke(struct store *store);
-/* Count what the catalog has of an index: blocks, bytes, rows, dead rows. */
+/* When starting: count what the catalog has of an index: blocks, bytes, rows, dead rows. Removes
+ * segment files that nothing names. RC_CORRUPT when blocks are missing. */
 MUST_CHECK enum rc index_recount(struct index *index, struct err *err);
 
 /* ---- snapshot.c */

@@ -151,8 +151,7 @@ static struct found *find_uuid(const struct rebuild *rb, const uint8_t uuid[16])
 {
     struct found key = {0};
     memcpy(key.uuid, uuid, 16);
-    return rb->count == 0 ? NULL
-                          : bsearch(&key, rb->found, rb->count, sizeof *rb->found, by_uuid);
+    return rb->count == 0 ? NULL : bsearch(&key, rb->found, rb->count, sizeof *rb->found, by_uuid);
 }
 
 static enum rc take_entries(struct rebuild *rb)
@@ -163,9 +162,8 @@ static enum rc take_entries(struct rebuild *rb)
     if (rb->indices.len == 0)
         return RC_OK;
     for (struct json_scan s = json_enter(json_root(rb->indices)); json_member(&s, &key, &v);) {
-        struct found *f = json_plain(key, &name) && parse_hex(name, uuid, 16)
-                              ? find_uuid(rb, uuid)
-                              : NULL;
+        struct found *f =
+            json_plain(key, &name) && parse_hex(name, uuid, 16) ? find_uuid(rb, uuid) : NULL;
         if (f != NULL)
             TRY(take_entry(f, v));
     }
@@ -209,7 +207,7 @@ static enum rc take_block(const struct block_header *head, uint64_t at, struct s
     struct row last;
     if (f->number == 0)
         f->number = head->index_no;
-    enum rc rc = block_open(record, f->number, head->first_seq, BLOCK_META, &block, &why);
+    enum rc rc = block_open(record, f->number, head->first_seq, BLOCK_META, NULL, &block, &why);
     if (rc == RC_NOMEM)
         return rc;
     if (rc != RC_OK) {
@@ -225,7 +223,7 @@ static enum rc take_block(const struct block_header *head, uint64_t at, struct s
         .len = (uint32_t)record.len,
         .at = at,
         .rows = head->rows,
-        .raw_bytes = head->data_raw,
+        .raw_bytes = (uint32_t)block_docs_bytes(block),
     };
     block_close(block);
     if (!grow((void **)&f->block, &f->block_cap, f->block_count, sizeof *f->block))
@@ -265,12 +263,38 @@ static int u32_order(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
+struct dict *found_dict(const struct found *f, uint32_t number)
+{
+    for (size_t i = 0; i < f->dict_count; i++)
+        if (dict_number(f->dict[i]) == number)
+            return f->dict[i];
+    return NULL;
+}
+
+static enum rc take_dict(uint32_t number, uint64_t at, struct slice bytes, void *arg)
+{
+    struct scan *s = arg;
+    struct found *f = s->f;
+    if (!grow((void **)&f->copy, &f->copy_cap, f->copy_count, sizeof *f->copy) ||
+        !grow((void **)&f->dict, &f->dict_cap, f->dict_count, sizeof(struct dict *)))
+        return RC_NOMEM;
+    f->copy[f->copy_count++] = (struct dict_copy){
+        number, s->segment, (uint32_t)align_up(BLOCK_HEADER_BYTES + bytes.len, BLOCK_ALIGN), at};
+    if (found_dict(f, number) != NULL)
+        return RC_OK;
+    struct dict *dict = dict_make(number, bytes);
+    if (dict == NULL)
+        return RC_NOMEM;
+    f->dict[f->dict_count++] = dict;
+    return RC_OK;
+}
+
 static enum rc scan_segments(struct rebuild *rb, struct found *f, struct err *err)
 {
     char dir[512], path[600];
     struct numbers n = {0};
     struct scan s = {.rb = rb, .f = f};
-    struct segment_scan_fn fn = {take_owner, take_block, take_damage, &s};
+    struct segment_scan_fn fn = {take_owner, take_block, take_damage, &s, take_dict};
     snprintf(dir, sizeof dir, "%s/indices/%s", rb->store->path, f->dir_name);
     enum rc rc = io_list(dir, take_name, &n, err);
     if (rc == RC_OK && n.failed)
@@ -319,7 +343,7 @@ static void drop_overlaps(struct found *f)
     f->block_count = kept;
 }
 
-static bool covered(const struct found *f, uint64_t seq)
+bool found_covered(const struct found *f, uint64_t seq)
 {
     size_t lo = 0, hi = f->block_count;
     while (lo < hi) {
@@ -405,12 +429,12 @@ static enum rc take_index(struct log_reader *lr, const struct wal_record *record
 
 static enum rc keep_row(struct found *f, const struct row *row)
 {
-    if (covered(f, row->seq))
-        return RC_OK;
     if (!grow((void **)&f->row, &f->row_cap, f->row_count, sizeof *f->row))
         return RC_NOMEM;
     struct row copy = *row;
-    uint8_t *p = malloc(row->id.len + row->routing.len + row->doc.len + 1), *at = p;
+    if (found_covered(f, row->seq))
+        copy.doc = SLICE_NONE;
+    uint8_t *p = malloc(copy.id.len + copy.routing.len + copy.doc.len + 1), *at = p;
     if (p == NULL)
         return RC_NOMEM;
     struct slice *parts[] = {&copy.id, &copy.routing, &copy.doc};
@@ -420,7 +444,7 @@ static enum rc keep_row(struct found *f, const struct row *row)
         parts[i]->ptr = at;
         at += parts[i]->len;
     }
-    f->row[f->row_count++] = (struct found_row){row->seq, copy, p};
+    f->row[f->row_count++] = (struct found_row){row->seq, copy, p, false};
     return RC_OK;
 }
 
@@ -436,20 +460,28 @@ static enum rc take_rows(struct told *t, struct slice body, struct err *err)
     return RC_OK;
 }
 
-static enum rc take_log_block(struct told *t, struct slice body, struct err *err)
+static enum rc take_log_block(struct rebuild *rb, struct told *t, struct slice body)
 {
     struct block_header head;
     struct block *block = NULL;
-    TRY(block_header_read(body, &head, err));
-    TRY(block_open(body, t->number, head.first_seq, BLOCK_ALL, &block, err));
-    enum rc rc = RC_OK;
-    for (size_t i = 0; i < block_rows(block) && rc == RC_OK; i++) {
+    struct block_scratch scratch = {0};
+    struct err why = {0};
+    enum rc rc = block_header_read(body, &head, &why);
+    if (rc == RC_OK)
+        rc = block_open(body, t->number, head.first_seq, BLOCK_ALL,
+                        found_dict(t->f, head.dictionary), &block, &why);
+    for (size_t i = 0; rc == RC_OK && i < block_rows(block); i++) {
         struct row row;
-        block_row(block, i, &row);
-        rc = keep_row(t->f, &row);
+        rc = block_row_all(block, i, &scratch, &row, &why);
+        if (rc == RC_OK)
+            rc = keep_row(t->f, &row);
     }
+    block_scratch_done(&scratch);
     block_close(block);
-    return rc;
+    if (rc == RC_OK || rc == RC_NOMEM)
+        return rc;
+    rebuild_damage(rb, "wal: a block of %s: %s", t->f->dir_name, why.msg);
+    return RC_OK;
 }
 
 static enum rc take_record(const struct wal_record *record, uint64_t at, void *arg, struct err *err)
@@ -464,7 +496,7 @@ static enum rc take_record(const struct wal_record *record, uint64_t at, void *a
     if (record->kind == WAL_ROWS)
         return take_rows(t, record->body, err);
     if (record->kind == WAL_BLOCK)
-        return take_log_block(t, record->body, err);
+        return take_log_block(lr->rb, t, record->body);
     return err_set(err, RC_UNSUPPORTED, 0, "log: a record of unknown kind %u", record->kind);
 }
 
@@ -505,7 +537,8 @@ static enum rc read_log(struct rebuild *rb, struct err *err)
         rc = RC_OK;
     }
     if (gaps != 0)
-        rebuild_damage(rb, "wal: %llu places where batches are missing; what they alone had is lost",
+        rebuild_damage(rb,
+                       "wal: %llu places where batches are missing; what they alone had is lost",
                        (unsigned long long)gaps);
     for (size_t i = 0; rc == RC_OK && i < rb->count; i++)
         settle_rows(&rb->found[i]);
@@ -614,7 +647,8 @@ static enum rc settle(struct rebuild *rb, struct err *err)
         if (rb->indices.len != 0 && !f->of_metadata)
             rebuild_say(rb,
                         "indices/%s: [%s] is not in metadata.json: made or deleted shortly before "
-                        "the catalog was lost; delete it if it is not wanted", f->dir_name, f->name);
+                        "the catalog was lost; delete it if it is not wanted",
+                        f->dir_name, f->name);
         f->used = true;
     }
 out:
@@ -651,6 +685,10 @@ void found_done(struct rebuild *rb)
             free(f->row[k].bytes);
         free(f->row);
         free(f->block);
+        for (size_t k = 0; k < f->dict_count; k++)
+            dict_release(f->dict[k]);
+        free(f->dict);
+        free(f->copy);
         buf_done(&f->text);
         index_release(f->index);
     }

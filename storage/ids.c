@@ -49,15 +49,59 @@ struct idrun_list *idrun_list_make(const struct idrun_list *from, const uint32_t
     return list;
 }
 
-/* Caller holds table. */
-static struct idrun_list *retain_locked(struct index *index)
+/* ---- look-ups */
+
+/* What a look-up looks at: what memory has of a hash (if seqs is given), the list of runs, and a
+ * view of the catalog that has all pieces of that list. The view is begun while the list stays the
+ * same: older than the list it could lack pieces that have moved to a run of it, younger it could
+ * lack those that have moved away. */
+struct levels {
+    struct idrun_list *runs; /* NULL: none */
+    struct catalog_view *view;
+    uint64_t epoch;
+    bool fits;
+};
+
+static uint64_t epoch_of(struct index *index)
 {
-    if (index->idruns != NULL)
-        atomic_fetch_add_explicit(&index->idruns->refs, 1, memory_order_relaxed);
-    return index->idruns;
+    pthread_mutex_lock(&index->table);
+    uint64_t epoch = index->ids_epoch;
+    pthread_mutex_unlock(&index->table);
+    return epoch;
 }
 
-/* ---- look-ups */
+static void levels_done(struct levels *l)
+{
+    if (l->view != NULL)
+        catalog_view_end(l->view);
+    idrun_list_release(l->runs);
+    *l = (struct levels){0};
+}
+
+static enum rc levels_take(struct index *index, uint64_t hash, uint64_t *seqs, size_t *count_io,
+                           struct levels *l, struct err *err)
+{
+    for (;;) {
+        uint64_t before = epoch_of(index);
+        size_t n = 0;
+        *l = (struct levels){.fits = true};
+        TRY(catalog_view_begin(index->store->catalog, &l->view, err));
+        pthread_mutex_lock(&index->table);
+        l->epoch = index->ids_epoch;
+        if (seqs != NULL)
+            l->fits = idmap_find(&index->ids, hash, seqs, &n, CANDIDATES_MAX);
+        l->runs = index->idruns;
+        if (l->runs != NULL)
+            atomic_fetch_add_explicit(&l->runs->refs, 1, memory_order_relaxed);
+        pthread_mutex_unlock(&index->table);
+        if (l->epoch == before) {
+            if (seqs != NULL)
+                *count_io = n;
+            return RC_OK;
+        }
+        levels_done(l);
+    }
+}
 
 static int seq_desc(const void *a, const void *b)
 {
@@ -91,23 +135,14 @@ static enum rc find_in_run(struct catalog_view *view, const struct index *index,
 enum rc index_candidates(struct index *index, uint64_t hash, uint64_t *seqs, size_t *count_out,
                          uint64_t *epoch_out, struct err *err)
 {
-    struct catalog_view *view = NULL;
+    struct levels l;
     size_t n = 0, kept = 0;
-    enum rc rc = RC_OK;
-    pthread_mutex_lock(&index->table);
-    bool fits = idmap_find(&index->ids, hash, seqs, &n, CANDIDATES_MAX);
-    *epoch_out = index->ids_epoch;
-    struct idrun_list *runs = retain_locked(index);
-    pthread_mutex_unlock(&index->table);
-    if (!fits)
-        rc = too_many(index, err);
-    else if (runs != NULL && runs->count != 0)
-        rc = catalog_view_begin(index->store->catalog, &view, err);
-    for (size_t i = 0; rc == RC_OK && view != NULL && i < runs->count; i++)
-        rc = find_in_run(view, index, &runs->run[i], hash, seqs, &n, err);
-    if (view != NULL)
-        catalog_view_end(view);
-    idrun_list_release(runs);
+    TRY(levels_take(index, hash, seqs, &n, &l, err));
+    *epoch_out = l.epoch;
+    enum rc rc = l.fits ? RC_OK : too_many(index, err);
+    for (size_t i = 0; rc == RC_OK && l.runs != NULL && i < l.runs->count; i++)
+        rc = find_in_run(l.view, index, &l.runs->run[i], hash, seqs, &n, err);
+    levels_done(&l);
     TRY(rc);
     qsort(seqs, n, sizeof *seqs, seq_desc);
     for (size_t i = 0; i < n; i++)
@@ -120,19 +155,15 @@ enum rc index_candidates(struct index *index, uint64_t hash, uint64_t *seqs, siz
 enum rc index_candidates_deep(struct index *index, const uint64_t *hashes, size_t count,
                               uint64_t *seqs_out, uint64_t *epoch_out, struct err *err)
 {
-    struct catalog_view *view = NULL;
+    struct levels l;
     enum rc rc = RC_OK;
-    pthread_mutex_lock(&index->table);
-    *epoch_out = index->ids_epoch;
-    struct idrun_list *runs = retain_locked(index);
-    pthread_mutex_unlock(&index->table);
+    TRY(levels_take(index, 0, NULL, NULL, &l, err));
+    *epoch_out = l.epoch;
     for (size_t i = 0; i < count; i++)
         seqs_out[i] = SEQ_NONE;
-    if (runs != NULL && runs->count != 0)
-        rc = catalog_view_begin(index->store->catalog, &view, err);
     /* Run by run in order of the hashes: each piece is looked up once. */
-    for (size_t r = 0; rc == RC_OK && view != NULL && r < runs->count; r++) {
-        const struct idrun *run = &runs->run[r];
+    for (size_t r = 0; rc == RC_OK && l.runs != NULL && r < l.runs->count; r++) {
+        const struct idrun *run = &l.runs->run[r];
         uint32_t at = UINT32_MAX;
         struct slice piece = SLICE_NONE;
         for (size_t i = 0; i < count && rc == RC_OK; i++) {
@@ -140,7 +171,7 @@ enum rc index_candidates_deep(struct index *index, const uint64_t *hashes, size_
             size_t n = 0;
             if (idrun_piece_of(hashes[i], run->bits) != at) {
                 at = idrun_piece_of(hashes[i], run->bits);
-                rc = catalog_view_piece(view, index->number, run->number, at, &piece, err);
+                rc = catalog_view_piece(l.view, index->number, run->number, at, &piece, err);
                 if (rc == RC_NOT_FOUND) {
                     piece = SLICE_NONE;
                     rc = RC_OK;
@@ -157,9 +188,7 @@ enum rc index_candidates_deep(struct index *index, const uint64_t *hashes, size_
                         run->number, index->name);
         }
     }
-    if (view != NULL)
-        catalog_view_end(view);
-    idrun_list_release(runs);
+    levels_done(&l);
     return rc;
 }
 

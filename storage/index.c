@@ -52,6 +52,7 @@ enum rc index_make(struct store *store, const uint8_t uuid[16], uint32_t number,
     pthread_mutex_init(&ix->write, NULL);
     pthread_mutex_init(&ix->table, NULL);
     pthread_cond_init(&ix->packed, NULL);
+    ix->dict_next = 1;
     *out = ix;
     return RC_OK;
 }
@@ -76,6 +77,10 @@ void index_release(struct index *index)
     free(index->pending);
     idmap_done(&index->ids);
     idrun_list_release(index->idruns);
+    for (size_t i = 0; i < index->dict_count; i++)
+        dict_release(index->dicts[i]);
+    free(index->dicts);
+    free(index->dict_copy);
     seqset_done(&index->dead);
     seqset_done(&index->dead_frozen);
     segment_writer_close(index->segment);
@@ -160,6 +165,9 @@ void index_meta_release(const struct index_meta *meta)
 
 /* ---- records in the catalog (docs/format.md section 4) */
 
+/* 1 had no layout: plain. */
+#define INDEX_RECORD_FORMAT 2
+
 static void put_block(struct buf *b, struct slice s)
 {
     buf_put_varint(b, s.len);
@@ -172,13 +180,15 @@ enum rc index_save(struct catalog_txn *txn, struct index *index, struct meta_ref
     uint8_t key[4];
     struct buf b = {0};
     put_be32(key, index->number);
-    buf_put_byte(&b, 1);
+    buf_put_byte(&b, INDEX_RECORD_FORMAT);
     buf_put(&b, index->uuid, 16);
     buf_put_varint(&b, index->created_ms);
     buf_put_byte(&b, (uint8_t)index->spec.codec);
     buf_put_byte(&b, (uint8_t)index->spec.level);
     buf_put_varint(&b, index->spec.block_bytes);
     buf_put_byte(&b, index->spec.dictionary);
+    buf_put_byte(&b, (uint8_t)index->spec.layout);
+    buf_put_varint(&b, index->spec.packed_bytes);
     buf_put_byte(&b, CATALOG_ID_INDEX_VERSION);
     put_block(&b, slice_of(index->name, index->name_len));
     buf_put_varint(&b, meta->meta.revision);
@@ -210,6 +220,9 @@ enum rc index_save_state(struct catalog_txn *txn, struct index *index, uint64_t 
         buf_put(&b, nonce, 8);
         buf_put_varint(&b, index->runs[i].first_seq);
     }
+    buf_put_varint(&b, index->dict_current);
+    buf_put_varint(&b, index->dict_next);
+    buf_put_varint(&b, index->dict_since);
     uint32_t next = index->next_idrun;
     for (size_t i = 0; idruns != NULL && i < idruns->count; i++)
         next = idruns->run[i].number >= next ? idruns->run[i].number + 1 : next;
@@ -288,6 +301,9 @@ static enum rc load_state(struct index *ix, uint64_t *packed_seq_out, struct err
     }
     ix->run_count = runs;
     ix->next_seq = ix->packed_seq = *packed_seq_out;
+    ix->dict_current = (uint32_t)take_varint(&r);
+    ix->dict_next = (uint32_t)take_varint(&r);
+    ix->dict_since = take_varint(&r);
     rc = load_idruns(ix, &r, err);
 out:
     buf_done(&b);
@@ -305,6 +321,10 @@ enum rc index_load(struct store *store, struct slice key, struct slice value, st
     struct codec_spec spec = {.codec = (enum codec)take_byte(&r), .level = take_byte(&r)};
     spec.block_bytes = (uint32_t)take_varint(&r);
     spec.dictionary = take_byte(&r) != 0;
+    if (format == INDEX_RECORD_FORMAT) {
+        spec.layout = (enum block_layout)take_byte(&r);
+        spec.packed_bytes = (uint32_t)take_varint(&r);
+    }
     uint8_t id_index = take_byte(&r);
     struct slice name = take_block(&r);
     struct index_meta meta = {.revision = take_varint(&r)};
@@ -312,7 +332,8 @@ enum rc index_load(struct store *store, struct slice key, struct slice value, st
     meta.mappings = take_block(&r);
     meta.aliases = take_block(&r);
     meta.extra = take_block(&r);
-    if (r.bad || format != 1 || key.len != 4 || name.len == 0 || name.len > LIMIT_INDEX_NAME_BYTES ||
+    if (r.bad || format < 1 || format > INDEX_RECORD_FORMAT || spec.layout > LAYOUT_COLUMNAR ||
+        key.len != 4 || name.len == 0 || name.len > LIMIT_INDEX_NAME_BYTES ||
         id_index != CATALOG_ID_INDEX_VERSION)
         return err_set(err, RC_UNSUPPORTED, 0,
                        "index record of format %u, id index %u in the catalog", format, id_index);
@@ -447,7 +468,35 @@ enum rc index_seal_locked(struct index *index, struct pending **out)
     return RC_OK;
 }
 
-static enum rc pack_rows(const struct index *index, const struct rows *rows, struct buf *out,
+/* Blocks that say little about how the next one will pack. */
+#define RATIO_BYTES_MIN (16 * KIB)
+
+size_t index_block_target(const struct index *index)
+{
+    const struct codec_spec *spec = &index->spec;
+    unsigned ratio = atomic_load_explicit(&index->packed_ratio, memory_order_relaxed);
+    if (spec->packed_bytes == 0)
+        return spec->block_bytes;
+    size_t target = ratio == 0 ? 0 : (size_t)spec->packed_bytes * 1024 / ratio;
+    if (target < DEFAULT_BLOCK_BYTES_MIN)
+        target = DEFAULT_BLOCK_BYTES_MIN;
+    return target < spec->block_bytes ? target : spec->block_bytes;
+}
+
+static void note_ratio(struct index *index, struct slice record, size_t raw)
+{
+    struct block_header head;
+    struct err ignored = {0};
+    if (raw < RATIO_BYTES_MIN || block_header_read(record, &head, &ignored) != RC_OK)
+        return;
+    unsigned now = (unsigned)(((uint64_t)head.data_raw + head.aux_raw) * 1024 / raw) + 1;
+    unsigned before = atomic_load_explicit(&index->packed_ratio, memory_order_relaxed);
+    /* Two packers at once may lose one of their figures; it is an average. */
+    atomic_store_explicit(&index->packed_ratio, before == 0 ? now : (3 * before + now + 2) / 4,
+                          memory_order_relaxed);
+}
+
+static enum rc pack_rows(struct index *index, const struct rows *rows, struct buf *out,
                          struct err *err)
 {
     size_t n = rows_count(rows);
@@ -456,7 +505,13 @@ static enum rc pack_rows(const struct index *index, const struct rows *rows, str
         return RC_NOMEM;
     for (size_t i = 0; i < n; i++)
         rows_get(rows, i, &list[i]);
-    enum rc rc = block_pack(index->number, &index->spec, list, n, out, err);
+    struct dict *dict = NULL;
+    enum rc rc = index_current_dict(index, &dict, err);
+    if (rc == RC_OK)
+        rc = block_pack(index->number, &index->spec, dict, list, n, out, err);
+    dict_release(dict);
+    if (rc == RC_OK)
+        note_ratio(index, buf_slice(out), rows_raw_bytes(rows));
     free(list);
     return rc;
 }
@@ -631,6 +686,10 @@ void index_stats_get(struct index *index, struct index_stats *out)
     s.blocks = index->blocks;
     s.disk_bytes = index->disk_bytes;
     s.segments = index->segments;
+    s.dictionary = index->dict_current;
+    for (size_t i = 0; i < index->dict_count; i++)
+        if (dict_number(index->dicts[i]) == index->dict_current)
+            s.dictionary_bytes = dict_bytes(index->dicts[i]).len;
     s.catalog_bytes = catalog_bytes;
     s.primary_term = index->run_begun ? index->run_count : index->run_count + 1;
     s.memory_bytes = sizeof *index + idmap_memory(&index->ids) +

@@ -430,6 +430,7 @@ static const struct fault_kind {
     {"short", IO_FAULT_SHORT, {true, false, false}},
     {"garble", IO_FAULT_GARBLE, {true, false, false}},
     {"failsync", IO_FAULT_FAIL, {false, true, false}},
+    {"skipsync", IO_FAULT_GARBLE, {false, true, false}},
 };
 static const struct fault_kind *env_kind;
 static unsigned long env_nth;
@@ -438,7 +439,7 @@ static atomic_ulong env_count;
 static enum io_fault env_fault(enum io_op op, const char *path)
 {
     (void)path;
-    if (!env_kind->counts[op] || atomic_fetch_add(&env_count, 1) + 1 != env_nth)
+    if (!env_kind->counts[op] || (env_nth != 0 && atomic_fetch_add(&env_count, 1) + 1 != env_nth))
         return IO_FAULT_NONE;
     return env_kind->fault;
 }

@@ -75,9 +75,9 @@ MUST_CHECK enum rc io_space(const char *path, uint64_t *free_out, uint64_t *tota
  *                                  nothing and reports success
  * SHORT and GARBLE leave other changes alone. Tests set it before they start threads; the
  * environment variable STOWD_IO_FAULT="kind:N" sets it for a whole process: the Nth operation
- * (from 1) that the kind counts is hit, once.
+ * (from 1) that the kind counts is hit, once; with 0 every one.
  *   fail      counts all of the above     short, garble, full   count writes
- *   failsync  counts syncs
+ *   failsync, skipsync (it reports success)   count syncs
  * NULL in production: one branch. */
 enum io_fault { IO_FAULT_NONE, IO_FAULT_FAIL, IO_FAULT_SHORT, IO_FAULT_GARBLE, IO_FAULT_FULL };
 enum io_op { IO_OP_WRITE, IO_OP_SYNC, IO_OP_OTHER };

@@ -20,8 +20,10 @@ void metadata_describe(struct index *index, struct buf *out)
     BUF_PUT_LIT(out, "{\"name\":");
     json_quote(slice_of(index->name, index->name_len), out);
     buf_printf(out,
-               ",\"spec\":{\"codec\":\"%s\",\"level\":%d,\"block_bytes\":%u,\"dictionary\":%s}",
+               ",\"spec\":{\"codec\":\"%s\",\"level\":%d,\"block_bytes\":%u,\"packed_bytes\":%u,"
+               "\"layout\":\"%s\",\"dictionary\":%s}",
                codec_text(index->spec.codec), index->spec.level, index->spec.block_bytes,
+               index->spec.packed_bytes, block_layout_text(index->spec.layout),
                index->spec.dictionary ? "true" : "false");
     put_member(out, "settings", meta->settings);
     put_member(out, "mappings", meta->mappings);
@@ -57,6 +59,10 @@ static bool read_spec(struct json_value object, struct codec_spec *out)
             out->level = (int)n;
         else if (json_string_is(key, "block_bytes") && number)
             out->block_bytes = (uint32_t)n;
+        else if (json_string_is(key, "packed_bytes") && number)
+            out->packed_bytes = (uint32_t)n;
+        else if (json_string_is(key, "layout"))
+            out->layout = json_string_is(v.text, "columnar") ? LAYOUT_COLUMNAR : LAYOUT_PLAIN;
         else if (json_string_is(key, "dictionary"))
             out->dictionary = v.type == JSON_TRUE;
     }

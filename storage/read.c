@@ -31,6 +31,7 @@ static void unpin(struct row_reader *r)
 void row_reader_done(struct row_reader *reader)
 {
     unpin(reader);
+    block_scratch_done(&reader->scratch);
 }
 
 static void pin_block(struct row_reader *r, struct index *index, uint64_t first, uint64_t last)
@@ -88,6 +89,20 @@ static enum rc find_in_memory(struct index *index, uint64_t seq, bool next, stru
     return rc;
 }
 
+/* With the dictionary that its header names. */
+static enum rc open_record(struct row_reader *r, struct index *index, struct slice record,
+                           uint64_t first_seq, struct block **out, struct err *err)
+{
+    struct block_header head;
+    struct dict *dict = NULL;
+    TRY(block_header_read(record, &head, err));
+    if (r->want == BLOCK_ALL)
+        TRY(index_dict(index, head.dictionary, r->nowait, &dict, err));
+    enum rc rc = block_open(record, index->number, first_seq, r->want, dict, out, err);
+    dict_release(dict);
+    return rc;
+}
+
 static enum rc pin_memory(struct row_reader *r, struct index *index, uint64_t seq, bool next,
                           struct err *err)
 {
@@ -107,7 +122,7 @@ static enum rc pin_memory(struct row_reader *r, struct index *index, uint64_t se
         r->block = cache_block(r->entry);
     } else {
         struct block *block = NULL;
-        rc = block_open(buf_slice(&p->record), index->number, p->first_seq, r->want, &block, err);
+        rc = open_record(r, index, buf_slice(&p->record), p->first_seq, &block, err);
         if (rc == RC_OK)
             rc = pin_opened(r, &key, block);
     }
@@ -134,8 +149,7 @@ static enum rc pin_place(struct row_reader *r, struct index *index, const struct
     rc = segment_read(r->store->files, index->number, index->dir_name, place->segment, place->at,
                       record, place->len, r->nowait, err);
     if (rc == RC_OK)
-        rc = block_open(slice_of(record, place->len), index->number, place->first_seq, r->want,
-                        &block, err);
+        rc = open_record(r, index, slice_of(record, place->len), place->first_seq, &block, err);
     free(record);
     if (rc == RC_OK)
         rc = pin_opened(r, &key, block);
@@ -153,12 +167,9 @@ static bool same_place(const struct place *a, const struct place *b)
 static enum rc next_place(struct index *index, uint64_t seq, bool next, struct place *out,
                           struct err *err)
 {
-    enum rc rc = catalog_find_block(index->store->catalog, index->number, seq, out, err);
-    if (rc != RC_NOT_FOUND || !next)
-        return rc;
-    size_t n = 0;
-    rc = catalog_list_blocks(index->store->catalog, index->number, seq, out, 1, &n, err);
-    return rc == RC_OK && n == 0 ? RC_NOT_FOUND : rc;
+    struct catalog *catalog = index->store->catalog;
+    return next ? catalog_seek_block(catalog, index->number, seq, out, err)
+                : catalog_find_block(catalog, index->number, seq, out, err);
 }
 
 /* Pin what holds seq on disk. A read that fails because the block has just moved is repeated. */
@@ -218,29 +229,47 @@ size_t row_reader_count(const struct row_reader *reader)
     return reader->rows != NULL ? rows_count(reader->rows) : block_rows(reader->block);
 }
 
-void row_reader_row(const struct row_reader *reader, size_t i, struct row *out)
+uint64_t row_reader_seq(const struct row_reader *reader, size_t i)
 {
+    struct row row;
     if (reader->rows != NULL)
-        rows_get(reader->rows, i, out);
+        rows_get(reader->rows, i, &row);
     else
-        block_row(reader->block, i, out);
+        block_row(reader->block, i, &row);
+    return row.seq;
 }
 
-static enum rc find_pinned(const struct row_reader *r, uint64_t seq, struct row *out)
+enum rc row_reader_row(struct row_reader *reader, size_t i, struct row *out, struct err *err)
+{
+    reader->at = i;
+    if (reader->rows != NULL) {
+        rows_get(reader->rows, i, out);
+        return RC_OK;
+    }
+    block_row(reader->block, i, out);
+    return block_id(reader->block, i, &reader->scratch.id, &out->id, err);
+}
+
+enum rc row_reader_doc(struct row_reader *reader, struct row *row, struct err *err)
+{
+    if (reader->rows != NULL || reader->want == BLOCK_META)
+        return RC_OK; /* it is there; it is not wanted */
+    return block_doc(reader->block, reader->at, &reader->scratch.doc, &row->doc, err);
+}
+
+static enum rc find_pinned(struct row_reader *r, uint64_t seq, struct row *out, struct err *err)
 {
     size_t i;
     enum rc rc =
         r->rows != NULL ? rows_find(r->rows, seq, &i) : block_find(r->block, seq, &i);
-    if (rc == RC_OK)
-        row_reader_row(r, i, out);
-    return rc;
+    return rc == RC_OK ? row_reader_row(r, i, out, err) : rc;
 }
 
 enum rc row_reader_get(struct row_reader *reader, struct index *index, uint64_t seq,
                        struct row *out, struct err *err)
 {
     if (reader->index == index && reader->first <= seq && seq <= reader->last) {
-        enum rc rc = find_pinned(reader, seq, out);
+        enum rc rc = find_pinned(reader, seq, out, err);
         if (rc == RC_OK || reader->rows == NULL)
             return rc;
     }
@@ -248,7 +277,7 @@ enum rc row_reader_get(struct row_reader *reader, struct index *index, uint64_t 
     enum rc rc = pin_memory(reader, index, seq, false, err);
     if (rc == RC_NOT_FOUND)
         rc = pin_disk(reader, index, seq, false, err);
-    return rc == RC_OK ? find_pinned(reader, seq, out) : rc;
+    return rc == RC_OK ? find_pinned(reader, seq, out, err) : rc;
 }
 
 /* ---- ids */
@@ -315,8 +344,8 @@ static enum rc find_client(struct row_reader *reader, struct index *index, struc
     return RC_NOT_FOUND;
 }
 
-enum rc index_find(struct row_reader *reader, struct index *index, struct slice id, uint64_t hash,
-                   struct row *out, struct err *err)
+static enum rc find_row(struct row_reader *reader, struct index *index, struct slice id,
+                        uint64_t hash, struct row *out, struct err *err)
 {
     bool again = true;
     for (int tries = 0; again && tries < MOVED_MAX; tries++) {
@@ -340,6 +369,13 @@ enum rc index_find(struct row_reader *reader, struct index *index, struct slice 
     return RC_NOT_FOUND;
 }
 
+enum rc index_find(struct row_reader *reader, struct index *index, struct slice id, uint64_t hash,
+                   struct row *out, struct err *err)
+{
+    TRY(find_row(reader, index, id, hash, out, err));
+    return row_reader_doc(reader, out, err);
+}
+
 /* ---- the API's reads */
 
 /* The reader's pins become the caller's. */
@@ -348,6 +384,8 @@ static void hand_over(struct row_reader *reader, struct got *out)
     out->pin[0] = reader->rows;
     out->pin[1] = reader->entry;
     out->pin[2] = reader->own;
+    out->scratch = reader->scratch;
+    reader->scratch = (struct block_scratch){0};
     reader->rows = NULL;
     reader->entry = NULL;
     reader->own = NULL;
@@ -381,6 +419,7 @@ void store_got_release(struct store *store, struct got *got)
     cache_release(store->cache, got->pin[1]);
     block_close(got->pin[2]);
     got->pin[0] = got->pin[1] = got->pin[2] = NULL;
+    block_scratch_done(&got->scratch);
 }
 
 /* ---- many: look seqs up first, then read in storage order */

@@ -17,8 +17,8 @@
 /* Ids that go to the catalog in one checkpoint. */
 #define IDS_AT_ONCE 1000000
 /* A term beyond that is damage, not a daemon that was started so often. */
-#define TERMS_MAX   1000000
-#define WAL_BYTES   (256 * (uint64_t)MIB)
+#define TERMS_MAX 1000000
+#define WAL_BYTES (256 * (uint64_t)MIB)
 
 /* ---- an index in memory */
 
@@ -49,11 +49,11 @@ static enum rc write_rows(struct rebuild *rb, struct found *f, const struct row 
 {
     struct buf record = {0};
     struct segment_writer *w = NULL;
-    struct place place = {.first_seq = rows[0].seq, .last_seq = rows[count - 1].seq,
-                          .rows = (uint32_t)count};
-    struct segment_entry entry = {.first_seq = place.first_seq, .last_seq = place.last_seq,
-                                  .rows = place.rows};
-    enum rc rc = block_pack(f->number, &f->index->spec, rows, count, &record, err);
+    struct place place = {
+        .first_seq = rows[0].seq, .last_seq = rows[count - 1].seq, .rows = (uint32_t)count};
+    struct segment_entry entry = {
+        .first_seq = place.first_seq, .last_seq = place.last_seq, .rows = place.rows};
+    enum rc rc = block_pack(f->number, &f->index->spec, NULL, rows, count, &record, err);
     TRY_OUT(rc);
     TRY_OUT(checkpoint_segment(f->index, &w, err));
     TRY_OUT(segment_append(w, buf_slice(&record), &entry, &place.at, err));
@@ -87,9 +87,16 @@ static int by_first(const void *a, const void *b)
 /* Rows of one run between two blocks go together. */
 static enum rc write_log_rows(struct rebuild *rb, struct found *f, struct err *err)
 {
-    size_t blocks = f->block_count, at = 0;
+    size_t blocks = f->block_count, at = 0, kept = 0;
     struct row *rows = malloc((LIMIT_BLOCK_ROWS + 1) * sizeof *rows);
     enum rc rc = rows == NULL ? RC_NOMEM : RC_OK;
+    for (size_t i = 0; i < f->row_count; i++) {
+        if (f->row[i].wanted)
+            f->row[kept++] = f->row[i];
+        else
+            free(f->row[i].bytes);
+    }
+    f->row_count = kept;
     for (size_t i = 0; rc == RC_OK && i < f->row_count;) {
         size_t n = 0, bytes = 0;
         while (at < blocks && f->block[at].last_seq < f->row[i].seq)
@@ -100,7 +107,7 @@ static enum rc write_log_rows(struct rebuild *rb, struct found *f, struct err *e
             rows[n++] = f->row[i++].row;
         } while (i < f->row_count && n < LIMIT_BLOCK_ROWS && f->row[i].seq < end &&
                  f->row[i].row.nonce == rows[0].nonce &&
-                 bytes + f->row[i].row.doc.len <= f->index->spec.block_bytes);
+                 bytes + f->row[i].row.doc.len <= index_block_target(f->index));
         rc = write_rows(rb, f, rows, n, err);
     }
     free(rows);
@@ -119,6 +126,11 @@ struct id_row {
     uint64_t seq; /* twice, and one for a tombstone */
 };
 
+/* A made id that a client wrote to. */
+struct replaced {
+    uint64_t seq, nonce;
+};
+
 struct derive {
     struct rebuild *rb;
     struct found *f;
@@ -126,10 +138,10 @@ struct derive {
     size_t ids, ids_cap;
     uint64_t *made; /* pairs: runs of rows with made ids, first and last seq */
     size_t mades, mades_cap;
-    uint64_t *replaced; /* seqs of made rows that a client wrote to */
+    struct replaced *replaced;
     size_t replaceds, replaceds_cap;
-    uint8_t *dead;
-    uint64_t next_seq; /* of the rows seen so far */
+    uint8_t *dead; /* a bit for each seq; set, too, while no row of it has been seen */
+    uint64_t next_seq;
     uint64_t rows, dead_rows;
 };
 
@@ -146,12 +158,22 @@ static bool grow(void **list, size_t *cap, size_t count, size_t size)
     return true;
 }
 
-static bool mark_dead(struct derive *d, uint64_t seq)
+static bool is_dead(const struct derive *d, uint64_t seq)
 {
-    uint8_t bit = (uint8_t)(1u << (seq % 8));
-    bool was = (d->dead[seq / 8] & bit) != 0;
-    d->dead[seq / 8] |= bit;
-    return !was;
+    return (d->dead[seq / 8] >> (seq % 8) & 1) != 0;
+}
+
+/* A row in a block. */
+static void set_present(struct derive *d, uint64_t seq)
+{
+    d->dead[seq / 8] = (uint8_t)(d->dead[seq / 8] & ~(1u << (seq % 8)));
+    d->rows++;
+}
+
+static void mark_dead(struct derive *d, uint64_t seq)
+{
+    d->dead_rows += !is_dead(d, seq);
+    d->dead[seq / 8] = (uint8_t)(d->dead[seq / 8] | 1u << (seq % 8));
 }
 
 /* Terms count from 1; those of which no row is left get a nonce that no id has. */
@@ -167,11 +189,14 @@ static enum rc note_run(struct index *ix, const struct row *row, struct err *err
         for (size_t i = ix->run_count; i < row->term; i++) {
             store_random((uint8_t *)&runs[i].nonce, sizeof runs[i].nonce);
             runs[i].nonce >>= 8;
-            runs[i].first_seq = row->seq;
+            runs[i].first_seq = UINT64_MAX; /* no row yet */
         }
         ix->run_count = row->term;
-        runs[row->term - 1].nonce = row->nonce;
     }
+    if (ix->runs[row->term - 1].first_seq == UINT64_MAX)
+        ix->runs[row->term - 1].nonce = row->nonce;
+    if (row->seq < ix->runs[row->term - 1].first_seq)
+        ix->runs[row->term - 1].first_seq = row->seq;
     if (ix->runs[row->term - 1].nonce != row->nonce)
         return err_set(err, RC_CORRUPT, 0, "index %s: two runs of term %u", ix->name, row->term);
     return RC_OK;
@@ -206,8 +231,7 @@ static bool is_made(const struct derive *d, uint64_t seq)
 static enum rc note_id(struct derive *d, const struct row *row)
 {
     struct index *ix = d->f->index;
-    uint64_t nonce, seq;
-    bool given_out = false;
+    struct replaced r;
     if (!grow((void **)&d->id, &d->ids_cap, d->ids, sizeof *d->id))
         return RC_NOMEM;
     d->id[d->ids++] = (struct id_row){
@@ -216,23 +240,39 @@ static enum rc note_id(struct derive *d, const struct row *row)
         row->seq << 1 | (row->kind == ROW_TOMBSTONE),
     };
     ix->has_client_ids = true;
-    if (!made_id_parse(row->id, &nonce, &seq) ||
-        !index_owns_made_locked(ix, nonce, seq, &given_out) || !given_out)
+    if (!made_id_parse(row->id, &r.nonce, &r.seq))
         return RC_OK;
     if (!grow((void **)&d->replaced, &d->replaceds_cap, d->replaceds, sizeof *d->replaced))
         return RC_NOMEM;
-    d->replaced[d->replaceds++] = seq;
+    for (size_t i = 0; i < ix->run_count; i++) /* the run is older than what refers to it */
+        if (ix->runs[i].nonce == r.nonce) {
+            d->replaced[d->replaceds++] = r;
+            break;
+        }
     return RC_OK;
 }
 
 static enum rc note_row(struct derive *d, const struct row *row, struct err *err)
 {
-    for (; d->next_seq < row->seq; d->next_seq++)
-        mark_dead(d, d->next_seq); /* no row: counts as a dead one */
-    d->next_seq = row->seq + 1;
-    d->rows++;
+    set_present(d, row->seq);
     TRY(note_run(d->f->index, row, err));
     return row->kind == ROW_MADE ? note_made(d, row->seq) : note_id(d, row);
+}
+
+/* What the log has and no block. */
+static enum rc note_log(struct derive *d, struct err *err)
+{
+    for (size_t i = 0; i < d->f->row_count; i++) {
+        struct found_row *r = &d->f->row[i];
+        if (!is_dead(d, r->seq))
+            continue;
+        TRY(note_run(d->f->index, &r->row, err));
+        if (r->row.kind == ROW_MADE)
+            r->wanted = !found_covered(d->f, r->seq);
+        else
+            TRY(note_id(d, &r->row));
+    }
+    return RC_OK;
 }
 
 static enum rc read_block(struct derive *d, const struct place *place, struct err *err)
@@ -246,14 +286,17 @@ static enum rc read_block(struct derive *d, const struct place *place, struct er
     enum rc rc = segment_read(store->files, f->number, f->dir_name, place->segment, place->at,
                               record, place->len, false, err);
     if (rc == RC_OK)
-        rc = block_open(slice_of(record, place->len), f->number, place->first_seq, BLOCK_META,
+        rc = block_open(slice_of(record, place->len), f->number, place->first_seq, BLOCK_META, NULL,
                         &block, err);
     free(record);
+    struct block_scratch scratch = {0};
     for (size_t i = 0; rc == RC_OK && i < block_rows(block); i++) {
         struct row row;
-        block_row(block, i, &row);
-        rc = note_row(d, &row, err);
+        rc = block_row_all(block, i, &scratch, &row, err);
+        if (rc == RC_OK)
+            rc = note_row(d, &row, err);
     }
+    block_scratch_done(&scratch);
     block_close(block);
     return rc;
 }
@@ -268,6 +311,60 @@ static int by_id(const void *a, const void *b)
     return x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
+static struct found_row *log_row(const struct found *f, uint64_t seq)
+{
+    size_t lo = 0, hi = f->row_count;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (f->row[mid].seq < seq)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < f->row_count && f->row[lo].seq == seq ? &f->row[lo] : NULL;
+}
+
+/* The newest row of an id. False: it was a tombstone that has been dropped since. */
+static bool take_newest(struct derive *d, uint64_t seq)
+{
+    if (!is_dead(d, seq))
+        return true;
+    struct found_row *r = log_row(d->f, seq);
+    r->wanted = !found_covered(d->f, seq);
+    if (r->wanted)
+        set_present(d, seq);
+    return r->wanted;
+}
+
+/* Rows whose made ids clients have written to are dead, or not wanted. */
+static void settle_made(struct derive *d)
+{
+    struct index *ix = d->f->index;
+    for (size_t i = 0; i < d->replaceds; i++) {
+        const struct replaced *r = &d->replaced[i];
+        bool given_out = false;
+        if (r->seq >= d->next_seq || !index_owns_made_locked(ix, r->nonce, r->seq, &given_out) ||
+            !given_out)
+            continue;
+        struct found_row *in_log = log_row(d->f, r->seq);
+        if (in_log != NULL && in_log->row.kind == ROW_MADE)
+            in_log->wanted = false;
+        if (is_made(d, r->seq))
+            mark_dead(d, r->seq);
+    }
+    for (size_t i = 0; i < d->f->row_count; i++)
+        if (d->f->row[i].row.kind == ROW_MADE && d->f->row[i].wanted)
+            set_present(d, d->f->row[i].seq);
+}
+
+/* Runs of which no row is left were before the next one. */
+static void settle_runs(struct index *ix)
+{
+    for (size_t i = ix->run_count; i-- > 1;)
+        if (ix->runs[i].first_seq < ix->runs[i - 1].first_seq)
+            ix->runs[i - 1].first_seq = ix->runs[i].first_seq;
+}
+
 /* The newest row of each id to the index' table; what is older is dead, tombstones are. */
 static enum rc settle_ids(struct derive *d, struct err *err)
 {
@@ -279,9 +376,10 @@ static enum rc settle_ids(struct derive *d, struct err *err)
         const struct id_row *r = &d->id[i];
         bool newest = i + 1 == d->ids || r[1].hash != r->hash || r[1].other != r->other;
         bool tombstone = (r->seq & 1) != 0;
+        bool there = newest && take_newest(d, r->seq >> 1);
         if (!newest || tombstone)
-            d->dead_rows += mark_dead(d, r->seq >> 1);
-        if (!newest)
+            mark_dead(d, r->seq >> 1);
+        if (!there)
             continue;
         if (!idmap_reserve(&ix->ids, 1))
             return RC_NOMEM;
@@ -291,9 +389,7 @@ static enum rc settle_ids(struct derive *d, struct err *err)
             waiting = 0;
         }
     }
-    for (size_t i = 0; i < d->replaceds; i++)
-        if (is_made(d, d->replaced[i]))
-            d->dead_rows += mark_dead(d, d->replaced[i]);
+    settle_made(d);
     return waiting == 0 ? RC_OK : checkpoint_run(d->rb->store, false, 0, err);
 }
 
@@ -344,28 +440,56 @@ static enum rc put_dead(struct filler *fl, const struct derive *d, struct err *e
     return RC_OK;
 }
 
+/* The dictionaries of its segments; the newest one goes on. */
+static enum rc put_dicts(struct filler *fl, struct found *f, struct err *err)
+{
+    struct index *ix = f->index;
+    for (size_t i = 0; i < f->dict_count; i++)
+        if (dict_number(f->dict[i]) >= ix->dict_next) {
+            ix->dict_current = dict_number(f->dict[i]);
+            ix->dict_next = ix->dict_current + 1;
+        }
+    ix->dict_copy = f->copy; /* the index frees it */
+    ix->dict_copies = f->copy_count;
+    f->copy = NULL;
+    return index_dict_carry(ix, fl->txn, err);
+}
+
+/* All that follows from its rows. */
+static enum rc derive_index(struct derive *d, struct err *err)
+{
+    struct found *f = d->f;
+    uint64_t end = f->block_count == 0 ? 0 : f->block[f->block_count - 1].last_seq + 1;
+    if (f->row_count != 0 && f->row[f->row_count - 1].seq >= end)
+        end = f->row[f->row_count - 1].seq + 1;
+    d->dead = calloc((size_t)(end / CATALOG_DEAD_SEQS) + 1, CATALOG_DEAD_BYTES);
+    if (d->dead == NULL)
+        return err_set(err, RC_NOMEM, 0, "index %s: no memory for %llu rows", f->name,
+                       (unsigned long long)end);
+    memset(d->dead, 0xff, (size_t)(end / 8));
+    d->dead[end / 8] = (uint8_t)((1u << (end % 8)) - 1);
+    d->next_seq = end;
+    for (size_t i = 0; i < f->block_count; i++)
+        TRY(read_block(d, &f->block[i], err));
+    TRY(note_log(d, err));
+    settle_runs(f->index);
+    f->index->next_seq = f->index->packed_seq = end;
+    return settle_ids(d, err);
+}
+
 static enum rc fill_index(struct rebuild *rb, struct found *f, struct err *err)
 {
     struct derive d = {.rb = rb, .f = f};
     struct filler fl = {.store = rb->store};
-    uint64_t end = f->block_count == 0 ? 0 : f->block[f->block_count - 1].last_seq + 1;
-    enum rc rc = RC_OK;
-    d.dead = calloc((size_t)(end / CATALOG_DEAD_SEQS) + 1, CATALOG_DEAD_BYTES);
-    if (d.dead == NULL) {
-        rc = err_set(err, RC_NOMEM, 0, "index %s: no memory for %llu rows", f->name,
-                     (unsigned long long)end);
-        goto out;
-    }
-    for (size_t i = 0; i < f->block_count; i++)
-        TRY_OUT(read_block(&d, &f->block[i], err));
-    f->index->next_seq = f->index->packed_seq = d.next_seq;
+    enum rc rc = derive_index(&d, err);
+    TRY_OUT(rc);
+    TRY_OUT(write_log_rows(rb, f, err));
     TRY_OUT(put_blocks(&fl, f, err));
-    TRY_OUT(filler_room(&fl, err));
-    TRY_OUT(index_save(fl.txn, f->index, f->index->meta, err));
-    TRY_OUT(index_save_state(fl.txn, f->index, d.next_seq, NULL, err));
-    TRY_OUT(filler_commit(&fl, err));
-    TRY_OUT(settle_ids(&d, err));
     TRY_OUT(put_dead(&fl, &d, err));
+    TRY_OUT(filler_room(&fl, err));
+    TRY_OUT(put_dicts(&fl, f, err));
+    TRY_OUT(index_save(fl.txn, f->index, f->index->meta, err));
+    TRY_OUT(index_save_state(fl.txn, f->index, d.next_seq, f->index->idruns, err));
     TRY_OUT(filler_commit(&fl, err));
     rb->result.indices++;
     rb->result.rows += d.rows;
@@ -383,8 +507,8 @@ out:
     return rc;
 }
 
-static enum rc put_blob(struct catalog_txn *txn, char kind, struct slice quoted,
-                        struct slice value, struct err *err)
+static enum rc put_blob(struct catalog_txn *txn, char kind, struct slice quoted, struct slice value,
+                        struct err *err)
 {
     struct buf name = {0};
     json_unquote(quoted, &name);
@@ -461,10 +585,8 @@ static enum rc make_catalog(struct rebuild *rb, struct err *err)
     if (store->indices == NULL)
         return RC_NOMEM;
     for (size_t i = 0; i < rb->count; i++)
-        if (rb->found[i].used) {
+        if (rb->found[i].used)
             TRY(make_index(rb, &rb->found[i]));
-            TRY(write_log_rows(rb, &rb->found[i], err));
-        }
     snprintf(path, sizeof path, "%s/catalog.new", store->path);
     TRY(io_remove_dir(path, err));
     TRY(catalog_open(path, 0, &store->catalog, err));
@@ -481,8 +603,8 @@ static enum rc make_catalog(struct rebuild *rb, struct err *err)
 enum rc rebuild_run(const char *path_data, void (*say)(void *arg, const char *text), void *arg,
                     struct rebuild_result *out, struct err *err)
 {
-    struct store_options o = {.path_data = path_data, .wal_bytes = WAL_BYTES,
-                              .segment_bytes = UINT64_MAX};
+    struct store_options o = {
+        .path_data = path_data, .wal_bytes = WAL_BYTES, .segment_bytes = UINT64_MAX};
     struct rebuild rb = {.say = say, .arg = arg};
     char path[512];
     enum rc rc = store_new(&o, &rb.store, err);

@@ -16,6 +16,7 @@ struct piece {
     uint64_t first_seq, last_seq;
     struct row row;    /* a row; its slices lie in a body that replay keeps … */
     struct buf record; /* … or a block */
+    uint32_t raw_bytes; /* of its documents */
 };
 
 struct replayed {
@@ -174,9 +175,9 @@ static enum rc take_block(struct replayed *r, struct slice body, struct err *err
     struct block *block = NULL;
     struct row last;
     TRY(block_header_read(body, &head, err));
-    TRY(block_open(body, r->index->number, head.first_seq, BLOCK_META, &block, err));
+    TRY(block_open(body, r->index->number, head.first_seq, BLOCK_META, NULL, &block, err));
     block_row(block, block_rows(block) - 1, &last);
-    uint64_t last_seq = last.seq;
+    uint64_t last_seq = last.seq, raw_bytes = block_docs_bytes(block);
     block_close(block);
     if (last_seq < r->packed_seq)
         return RC_OK;
@@ -184,6 +185,7 @@ static enum rc take_block(struct replayed *r, struct slice body, struct err *err
     if (p == NULL)
         return RC_NOMEM;
     buf_put_slice(&p->record, body);
+    p->raw_bytes = (uint32_t)raw_bytes;
     note_first_seq(r, head.first_seq);
     return p->record.failed ? RC_NOMEM : RC_OK;
 }
@@ -244,7 +246,7 @@ static enum rc add_block(struct index *ix, struct piece *piece, struct err *err)
         return rc;
     }
     p->rows_count = head.rows;
-    p->raw_bytes = head.data_raw;
+    p->raw_bytes = piece->raw_bytes;
     rc = add_pending(ix, p);
     if (rc == RC_OK) /* what a packed block counts as */
         atomic_fetch_add(&ix->store->pending_bytes, p->record.len - p->raw_bytes);
@@ -258,7 +260,7 @@ static enum rc add_rows(struct index *ix, const struct replayed *r, size_t *at)
     const struct piece *list = r->piece;
     for (; to < r->count && list[to].record.len == 0 && to - from < LIMIT_BLOCK_ROWS &&
            list[to].row.nonce == list[from].row.nonce &&
-           (to == from || bytes + list[to].row.doc.len <= ix->spec.block_bytes);
+           (to == from || bytes + list[to].row.doc.len <= index_block_target(ix));
          to++) {
         bytes += list[to].row.doc.len;
         names += list[to].row.id.len + list[to].row.routing.len;
@@ -361,8 +363,9 @@ static enum rc repeat_effects(struct store *store, struct index *ix, struct err 
         rc = row_reader_seek(&walk, ix, ix->pending[i]->first_seq, err);
         for (size_t k = 0; rc == RC_OK && k < row_reader_count(&walk); k++) {
             struct row row;
-            row_reader_row(&walk, k, &row);
-            rc = effect(&look, ix, &row, err);
+            rc = row_reader_row(&walk, k, &row, err);
+            if (rc == RC_OK)
+                rc = effect(&look, ix, &row, err);
         }
     }
     row_reader_done(&walk);

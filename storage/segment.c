@@ -10,6 +10,7 @@
 #include "storage/bytes.h"
 #include "storage/io.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #define XXH_INLINE_ALL /* its streaming state on our stack, whatever version the library has */
@@ -20,6 +21,7 @@
 #define CHECKSUM_AT     56
 #define ENTRY_BYTES     40
 #define DESCRIPTION_MAX (64 * MIB)
+#define DICT_MAX        (1 * MIB)
 #define PATH_BYTES      512
 
 void segment_path(char *dst, size_t cap, const char *dir, uint32_t number)
@@ -63,6 +65,7 @@ struct segment_writer {
     uint64_t len;
     bool entered; /* the directory entry is durable (IO2) */
     bool sealed;
+    struct buf dicts; /* numbers of the dictionaries in it, 4 bytes each */
     struct buf entries; /* the footer's, as on disk; checksum 0: to be read from the block */
     size_t count;
 };
@@ -198,6 +201,57 @@ enum rc segment_append(struct segment_writer *w, struct slice record,
     return RC_OK;
 }
 
+bool segment_has_dict(const struct segment_writer *w, uint32_t number)
+{
+    for (size_t i = 0; i + 4 <= w->dicts.len; i += 4)
+        if (get_u32(w->dicts.ptr + i) == number)
+            return true;
+    return false;
+}
+
+enum rc segment_append_dict(struct segment_writer *w, uint32_t index_no, uint32_t number,
+                            struct slice bytes, uint64_t *at_out, uint32_t *len_out,
+                            struct err *err)
+{
+    uint8_t header[HEADER_BYTES] = {'S', 'D', 'I', 'C', FORMAT_VERSION}, known[4];
+    size_t len = align_up(HEADER_BYTES + bytes.len, BLOCK_ALIGN);
+    assert(!w->sealed && bytes.len <= DICT_MAX);
+    put_u32(header + 8, index_no);
+    put_u32(header + 12, number);
+    put_u32(header + 16, (uint32_t)bytes.len);
+    put_u64(header + CHECKSUM_AT, checksum(header, bytes.ptr, bytes.len));
+    struct iovec iov[] = {
+        {header, sizeof header},
+        {(void *)(uintptr_t)bytes.ptr, bytes.len},
+        {(void *)(uintptr_t)padding, len - HEADER_BYTES - bytes.len},
+    };
+    TRY(io_writev(&w->file, w->len, iov, (int)ARRAY_LEN(iov), err));
+    put_u32(known, number);
+    buf_put(&w->dicts, known, sizeof known); /* forgotten when memory is out: written again */
+    *at_out = w->len;
+    *len_out = (uint32_t)len;
+    w->len += len;
+    return RC_OK;
+}
+
+enum rc segment_check_dict(struct slice record, uint32_t index_no, uint32_t number,
+                           struct slice *bytes_out, struct err *err)
+{
+    const uint8_t *p = record.ptr;
+    bool sane = record.len >= HEADER_BYTES && memcmp(p, "SDIC", 4) == 0 &&
+                get_u32(p + 16) <= record.len - HEADER_BYTES &&
+                checksum(p, p + HEADER_BYTES, get_u32(p + 16)) == get_u64(p + CHECKSUM_AT) &&
+                get_u32(p + 8) == index_no && get_u32(p + 12) == number;
+    if (!sane)
+        return err_set(err, RC_CORRUPT, 0, "index %u: dictionary %u: checksum", index_no, number);
+    if (p[4] != FORMAT_VERSION)
+        return err_set(err, RC_UNSUPPORTED, 0,
+                       "index %u: dictionary %u: format version %u is unknown to this release",
+                       index_no, number, p[4]);
+    *bytes_out = slice_of(p + HEADER_BYTES, get_u32(p + 16));
+    return RC_OK;
+}
+
 enum rc segment_sync(struct segment_writer *w, struct err *err)
 {
     TRY(io_sync(&w->file, err));
@@ -257,6 +311,7 @@ void segment_writer_close(struct segment_writer *w)
         return;
     io_close(&w->file);
     buf_done(&w->entries);
+    buf_done(&w->dicts);
     free(w);
 }
 
@@ -368,13 +423,39 @@ static enum rc find_footer(struct scan *s, struct err *err)
     return RC_OK;
 }
 
+/* A dictionary at `at`: *found_out, and where to go on. */
+static enum rc scan_dict(struct scan *s, uint64_t at, bool *found_out, uint64_t *next_out,
+                         struct err *err)
+{
+    const uint8_t *p;
+    struct slice bytes;
+    TRY(view(s, at, HEADER_BYTES, &p, err));
+    uint32_t len = get_u32(p + 16), number = get_u32(p + 12);
+    uint32_t index_no = s->owned ? s->index_no : get_u32(p + 8);
+    *found_out = false;
+    if (memcmp(p, "SDIC", 4) != 0 || len > DICT_MAX || len > s->end - at - HEADER_BYTES)
+        return RC_OK;
+    TRY(view(s, at, HEADER_BYTES + (size_t)len, &p, err));
+    struct slice record = {p, HEADER_BYTES + (size_t)len};
+    if (segment_check_dict(record, index_no, number, &bytes, NULL) != RC_OK)
+        return RC_OK;
+    damage_end(s, at);
+    *found_out = true;
+    *next_out = at + align_up(record.len, BLOCK_ALIGN);
+    return s->fn->dict == NULL ? RC_OK : s->fn->dict(number, at, bytes, s->fn->arg);
+}
+
 /* The record at `at`, if one verifies there; else step over 64 bytes. */
 static enum rc scan_record(struct scan *s, uint64_t at, uint64_t *next_out, struct err *err)
 {
     const uint8_t *p;
     struct block_header head;
     struct err why = {0};
+    bool dict = false;
     *next_out = at + BLOCK_ALIGN;
+    TRY(scan_dict(s, at, &dict, next_out, err));
+    if (dict)
+        return RC_OK;
     TRY(view(s, at, BLOCK_HEADER_BYTES, &p, err));
     if (block_header_read(slice_of(p, BLOCK_HEADER_BYTES), &head, &why) != RC_OK) {
         damage_begin(s, at, why.msg);
@@ -416,4 +497,29 @@ out:
     io_close(&s.file);
     buf_done(&s.window);
     return rc;
+}
+
+enum rc segment_measure(const char *path, uint64_t *file_bytes_out, uint64_t *content_bytes_out,
+                        struct err *err)
+{
+    struct io_file file = {.fd = -1};
+    uint8_t raw[HEADER_BYTES];
+    uint64_t size = 0, from = 0, to;
+    enum rc rc;
+    TRY_OUT(io_open(path, IO_READ, &file, err));
+    TRY_OUT(io_size(&file, &size, err));
+    to = size;
+    if (size >= HEADER_BYTES) {
+        TRY_OUT(io_read(&file, 0, raw, sizeof raw, err));
+        from = align_up(HEADER_BYTES + (size_t)get_u32(raw + 40), BLOCK_ALIGN);
+        TRY_OUT(io_read(&file, size - HEADER_BYTES, raw, sizeof raw, err));
+        if (memcmp(raw, "SFTR", 4) == 0 && get_u64(raw + 16) < size)
+            to = get_u64(raw + 16);
+    }
+    *file_bytes_out = size;
+    *content_bytes_out = to > from ? to - from : 0;
+    rc = RC_OK;
+out:
+    io_close(&file);
+    return rc == RC_NOT_FOUND ? err_set(err, RC_CORRUPT, ENOENT, "segment %s: missing; run stowctl rebuild", path) : rc;
 }

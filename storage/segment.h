@@ -48,6 +48,14 @@ MUST_CHECK enum rc segment_append(struct segment_writer *w, struct slice record,
                                   const struct segment_entry *entry /* at, len are filled */,
                                   uint64_t *at_out, struct err *err);
 /* Make all that was appended durable, and the first time the entry in dir too (IO2). */
+/* Append a dictionary: it must stand in a segment before the first block that uses it. */
+MUST_CHECK enum rc segment_append_dict(struct segment_writer *w, uint32_t index_no, uint32_t number,
+                                       struct slice bytes, uint64_t *at_out, uint32_t *len_out,
+                                       struct err *err);
+bool segment_has_dict(const struct segment_writer *w, uint32_t number);
+/* Verify a dictionary's record; *bytes_out lies in it. */
+MUST_CHECK enum rc segment_check_dict(struct slice record, uint32_t index_no, uint32_t number,
+                                      struct slice *bytes_out, struct err *err);
 MUST_CHECK enum rc segment_sync(struct segment_writer *w, struct err *err);
 /* Write the footer; the segment takes no more records. Sync afterwards. */
 MUST_CHECK enum rc segment_seal(struct segment_writer *w, struct err *err);
@@ -79,9 +87,15 @@ struct segment_scan_fn {
      * NULL. */
     void (*damage)(uint64_t at, uint64_t len, const char *why, void *arg);
     void *arg;
+    /* A dictionary that verifies. May be NULL. */
+    enum rc (*dict)(uint32_t number, uint64_t at, struct slice bytes, void *arg);
 };
 MUST_CHECK enum rc segment_scan(const char *path, const struct segment_scan_fn *fn,
                                 struct err *err);
+
+/* Bytes of a file, and of those that lie between its header and its footer. */
+MUST_CHECK enum rc segment_measure(const char *path, uint64_t *file_bytes_out,
+                                   uint64_t *content_bytes_out, struct err *err);
 
 /* "<dir>/<8 hex digits>.seg" */
 void segment_path(char *dst, size_t cap, const char *dir, uint32_t number);

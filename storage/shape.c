@@ -98,7 +98,7 @@ static const uint8_t *atom_end(const uint8_t *p, const uint8_t *end)
     const uint8_t *from = p;
     if (p == end || *p == '"' || *p == '{' || *p == '[')
         return NULL;
-    while (p < end && *p > ' ' && *p != ',' && *p != '}' && *p != ']')
+    while (p<end && * p> ' ' && *p != ',' && *p != '}' && *p != ']')
         p++;
     return p == from ? NULL : p;
 }
@@ -407,6 +407,8 @@ const struct shape *shape_of(struct shape_table *table, struct slice doc, size_t
                              size_t slots_max, struct slice *values)
 {
     struct shape_table *t = table;
+    if (doc.len == 0)
+        doc = SLICE_LIT(""); /* a pointer that may be compared */
     for (size_t i = 0; i < t->recent_count; i++) {
         const struct shape *shape = t->recent[i];
         if (match(shape, doc, values)) {

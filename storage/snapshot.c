@@ -51,6 +51,11 @@ uint64_t store_snapshot_docs(const struct snapshot *snapshot)
     return snapshot->docs;
 }
 
+uint64_t store_snapshot_limit(const struct snapshot *snapshot)
+{
+    return snapshot->limit;
+}
+
 struct index *store_snapshot_index(const struct snapshot *snapshot)
 {
     return snapshot->index;
@@ -114,10 +119,8 @@ static size_t first_at(const struct row_reader *r, uint64_t seq)
 {
     size_t lo = 0, hi = row_reader_count(r);
     while (lo < hi) {
-        struct row row;
         size_t mid = lo + (hi - lo) / 2;
-        row_reader_row(r, mid, &row);
-        if (row.seq < seq)
+        if (row_reader_seq(r, mid) < seq)
             lo = mid + 1;
         else
             hi = mid;
@@ -143,14 +146,16 @@ static enum rc next_in_chunk(struct snapshot *s, struct row_reader *reader, uint
     for (size_t i = first_at(reader, *cursor); i < row_reader_count(reader); i++) {
         struct row row;
         bool see = false;
-        row_reader_row(reader, i, &row);
+        TRY(row_reader_row(reader, i, &row, err));
         if (row.seq >= end)
             break;
         if (*count == max)
             return RC_OK;
         TRY(visible(s, &row, bits, &see, err));
-        if (see)
+        if (see) {
+            TRY(row_reader_doc(reader, &row, err));
             TRY(fn(&row, arg));
+        }
         *count += see;
         *cursor = row.seq + 1;
     }

@@ -120,6 +120,8 @@ struct index_stats {
     uint64_t catalog_bytes;    /* keys and values in the catalog */
     uint64_t memory_bytes;     /* open block, blocks not yet on disk, id table */
     uint64_t blocks, segments;
+    uint32_t dictionary;       /* number of the trained one that new blocks use, 0: none */
+    uint64_t dictionary_bytes; /* its size */
     uint64_t next_seq;         /* _seq_no the next write will get */
     uint64_t primary_term;     /* of this run */
     uint64_t indexed, index_failed, deletes, gets, get_missing; /* operations since start */
@@ -214,6 +216,7 @@ void store_merge(struct store *store, struct index *index,
 struct got {
     struct row row; /* id is empty for made rows: the caller knows it */
     void *pin[3];   /* internal */
+    struct block_scratch scratch; /* internal: what was put together for row */
 };
 enum get_mode {
     GET_ANY,    /* may read the disk: workers */
@@ -249,6 +252,7 @@ MUST_CHECK enum rc store_snapshot_next(struct store *store, struct snapshot *sna
                                        enum rc (*fn)(const struct row *row, void *arg), void *arg,
                                        struct err *err);
 uint64_t store_snapshot_docs(const struct snapshot *snapshot);
+uint64_t store_snapshot_limit(const struct snapshot *snapshot); /* seqs it sees are below */
 struct index *store_snapshot_index(const struct snapshot *snapshot);
 void store_snapshot_close(struct store *store, struct snapshot *snapshot);
 

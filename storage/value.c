@@ -1,50 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Typed values; V1 to V3 in value.h. Parsing accepts the canonical spelling only, most types by
  * construction; those where that is not plain (dates, floats) format what they read and compare. */
-#include "storage/value.h"
+#include "storage/value_parts.h"
 
-#include <stdlib.h>
-
-static bool is_digit(uint8_t c)
-{
-    return (uint8_t)(c - '0') < 10;
-}
-
-static uint8_t *put_digits(uint8_t *dst, uint64_t v, unsigned width)
-{
-    uint8_t tmp[20];
-    unsigned n = 0;
-    do
-        tmp[n++] = (uint8_t)('0' + v % 10);
-    while ((v /= 10) != 0);
-    while (n < width)
-        tmp[n++] = '0';
-    while (n > 0)
-        *dst++ = tmp[--n];
-    return dst;
-}
-
-/* Digits to a number of at most 18 of them; false when there is something else. */
-static bool take_digits(const uint8_t *p, size_t n, uint64_t *out)
-{
-    uint64_t v = 0;
-    if (n == 0 || n > 18)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        if (!is_digit(p[i]))
-            return false;
-        v = v * 10 + (uint64_t)(p[i] - '0');
-    }
-    *out = v;
-    return true;
-}
-
-static uint64_t magnitude(int64_t v)
-{
-    return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-}
-
-static const uint64_t power10[20] = {
+const uint64_t power10[20] = {
     1u,
     10u,
     100u,
@@ -66,6 +25,11 @@ static const uint64_t power10[20] = {
     1000000000000000000u,
     10000000000000000000u,
 };
+
+static uint64_t magnitude(int64_t v)
+{
+    return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+}
 
 /* ---- integers and decimals */
 
@@ -176,352 +140,6 @@ static uint8_t *put_ipv4(uint8_t *dst, uint32_t v)
             *dst++ = '.';
     }
     return dst;
-}
-
-/* ---- dates: days since 1970 in the Gregorian calendar, extended both ways (the algorithms of
- * H. Hinnant, "chrono-compatible low-level date algorithms") */
-
-static int64_t days_of(unsigned year, unsigned month, unsigned day)
-{
-    unsigned y = year - (month <= 2) + 400; /* years 0 and -1 stay positive */
-    unsigned era = y / 400, yoe = y % 400;
-    unsigned doy = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
-    unsigned doe = yoe * 365 + yoe / 4 - yoe / 100 + doy;
-    return (int64_t)(era - 1) * 146097 + doe - 719468;
-}
-
-static void date_of(int64_t days, unsigned *year, unsigned *month, unsigned *day)
-{
-    uint64_t z = (uint64_t)(days + 719468 + 146097);
-    unsigned doe = (unsigned)(z % 146097);
-    unsigned yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
-    unsigned doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    unsigned mp = (5 * doy + 2) / 153;
-    *day = doy - (153 * mp + 2) / 5 + 1;
-    *month = mp < 10 ? mp + 3 : mp - 9;
-    *year = (unsigned)(z / 146097 * 400) + yoe + (*month <= 2) - 400;
-}
-
-/* Seconds of the years 0 to 9999, which have four digits. */
-#define SECONDS_MIN (-62167219200)
-#define SECONDS_MAX 253402300799
-
-static bool take2(const uint8_t *p, unsigned max, unsigned *out)
-{
-    unsigned tens = (unsigned)(p[0] - '0'), ones = (unsigned)(p[1] - '0');
-    *out = tens * 10 + ones;
-    return tens < 10 && ones < 10 && *out <= max;
-}
-
-static uint8_t *put2(uint8_t *dst, unsigned v)
-{
-    dst[0] = (uint8_t)('0' + v / 10 % 10);
-    dst[1] = (uint8_t)('0' + v % 10);
-    return dst + 2;
-}
-
-static bool day_exists(unsigned year, unsigned month, unsigned day)
-{
-    static const uint8_t days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    return month >= 1 && month <= 12 && day >= 1 &&
-           day <= days[month - 1] + (unsigned)(leap && month == 2);
-}
-
-/* HH:MM:SS at p */
-static bool take_time(const uint8_t *p, int64_t *out)
-{
-    unsigned h, m, s;
-    if (!take2(p, 23, &h) || !take2(p + 3, 59, &m) || !take2(p + 6, 59, &s) || p[2] != ':' ||
-        p[5] != ':')
-        return false;
-    *out = (h * 60 + m) * 60 + s;
-    return true;
-}
-
-static uint8_t *put_time(uint8_t *dst, unsigned seconds)
-{
-    dst = put2(dst, seconds / 3600);
-    *dst++ = ':';
-    dst = put2(dst, seconds / 60 % 60);
-    *dst++ = ':';
-    return put2(dst, seconds % 60);
-}
-
-/* A zone: hours * 100 + minutes, negative above. */
-#define ZONE_NEGATIVE 0x10000u
-
-static bool zone_sound(uint32_t zone)
-{
-    return (zone & ~ZONE_NEGATIVE) <= 9999;
-}
-
-/* +hhmm or, with colon, +hh:mm at p */
-static bool take_zone(const uint8_t *p, bool colon, uint32_t *out)
-{
-    unsigned h, m;
-    if ((p[0] != '+' && p[0] != '-') || !take2(p + 1, 99, &h) || (colon && p[3] != ':') ||
-        !take2(p + 3 + colon, 99, &m))
-        return false;
-    *out = h * 100 + m + (p[0] == '-' ? ZONE_NEGATIVE : 0);
-    return true;
-}
-
-static uint8_t *put_zone(uint8_t *dst, uint32_t zone, bool colon)
-{
-    unsigned v = zone & (ZONE_NEGATIVE - 1);
-    *dst++ = zone & ZONE_NEGATIVE ? '-' : '+';
-    dst = put2(dst, v / 100);
-    if (colon)
-        *dst++ = ':';
-    return put2(dst, v % 100);
-}
-
-/* Form of a timestamp: a = digits of the fraction (0 to 9) and these. */
-enum { STAMP_SPACE = 16, STAMP_COMMA = 32, STAMP_ZONE = 64, STAMP_KNOWN = 255 };
-enum { ZONE_NONE, ZONE_Z, ZONE_COLON, ZONE_PLAIN };
-#define STAMP_SECONDS_LEN 19
-
-static unsigned stamp_digits(const struct value_form *form)
-{
-    return form->a & 15;
-}
-
-static size_t stamp_length(const struct value_form *form)
-{
-    static const uint8_t zone_len[] = {0, 1, 6, 5};
-    unsigned digits = stamp_digits(form);
-    return STAMP_SECONDS_LEN + (digits == 0 ? 0 : digits + 1) + zone_len[form->a / STAMP_ZONE];
-}
-
-static bool guess_timestamp(struct slice text, struct value_form *form)
-{
-    if (text.len < STAMP_SECONDS_LEN)
-        return false;
-    const uint8_t *p = text.ptr + STAMP_SECONDS_LEN, *end = text.ptr + text.len;
-    form->a = text.ptr[10] == ' ' ? STAMP_SPACE : 0;
-    if (p < end && (*p == '.' || *p == ',')) {
-        form->a += *p++ == ',' ? STAMP_COMMA : 0;
-        for (; p < end && is_digit(*p); p++)
-            form->a++;
-        if ((form->a & 15) > 9 || p - text.ptr > STAMP_SECONDS_LEN + 10)
-            return false;
-    }
-    if (end - p == 1 && *p == 'Z')
-        form->a += ZONE_Z * STAMP_ZONE;
-    else if (end - p == 6 && take_zone(p, true, &form->b))
-        form->a += ZONE_COLON * STAMP_ZONE;
-    else if (end - p == 5 && take_zone(p, false, &form->b))
-        form->a += ZONE_PLAIN * STAMP_ZONE;
-    else if (p != end)
-        return false;
-    return true;
-}
-
-static bool parse_timestamp(const struct value_form *form, struct slice text, int64_t *out)
-{
-    const uint8_t *p = text.ptr;
-    unsigned century, year, month, day, digits = stamp_digits(form);
-    unsigned kind = form->a / STAMP_ZONE;
-    int64_t time, v;
-    uint64_t fraction = 0;
-    uint32_t zone = form->b;
-    if (text.len != stamp_length(form) || !take2(p, 99, &century) || !take2(p + 2, 99, &year) ||
-        !take2(p + 5, 12, &month) || !take2(p + 8, 31, &day) || !take_time(p + 11, &time))
-        return false;
-    if (p[4] != '-' || p[7] != '-' || p[10] != (form->a & STAMP_SPACE ? ' ' : 'T'))
-        return false;
-    p += STAMP_SECONDS_LEN;
-    if (digits != 0) {
-        if (*p++ != (form->a & STAMP_COMMA ? ',' : '.') || !take_digits(p, digits, &fraction))
-            return false;
-        p += digits;
-    }
-    if (kind == ZONE_Z ? *p != 'Z'
-                       : kind != ZONE_NONE &&
-                             (!take_zone(p, kind == ZONE_COLON, &zone) || zone != form->b))
-        return false;
-    year += century * 100;
-    if (!day_exists(year, month, day))
-        return false;
-    v = days_of(year, month, day) * 86400 + time;
-    return !__builtin_mul_overflow(v, (int64_t)power10[digits], &v) &&
-           !__builtin_add_overflow(v, (int64_t)fraction, out);
-}
-
-/* Floor division. */
-static int64_t split(int64_t v, int64_t by, uint64_t *rest_out)
-{
-    int64_t q = v / by - (v % by < 0);
-    *rest_out = (uint64_t)(v - q * by);
-    return q;
-}
-
-static size_t format_timestamp(const struct value_form *form, int64_t v, uint8_t *dst)
-{
-    unsigned year, month, day, digits = stamp_digits(form), kind = form->a / STAMP_ZONE;
-    uint64_t fraction, time;
-    uint8_t *p = dst;
-    int64_t seconds = v;
-    fraction = 0;
-    if (digits != 0)
-        seconds = split(v, (int64_t)power10[digits], &fraction);
-    if (seconds < SECONDS_MIN || seconds > SECONDS_MAX)
-        return 0;
-    date_of(split(seconds, 86400, &time), &year, &month, &day);
-    p = put2(put2(p, year / 100), year % 100);
-    *p++ = '-';
-    p = put2(p, month);
-    *p++ = '-';
-    p = put2(p, day);
-    *p++ = form->a & STAMP_SPACE ? ' ' : 'T';
-    p = put_time(p, (unsigned)time);
-    if (digits != 0) {
-        *p++ = form->a & STAMP_COMMA ? ',' : '.';
-        p = put_digits(p, fraction, digits);
-    }
-    if (kind == ZONE_Z)
-        *p++ = 'Z';
-    else if (kind != ZONE_NONE)
-        p = put_zone(p, form->b, kind == ZONE_COLON);
-    return (size_t)(p - dst);
-}
-
-#define CLF_LEN 26
-static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-
-static bool parse_clf(const struct value_form *form, struct slice text, int64_t *out)
-{
-    const uint8_t *p = text.ptr;
-    unsigned century, year, month = 1, day;
-    uint32_t zone;
-    int64_t time;
-    if (text.len != CLF_LEN || !take2(p, 31, &day) || !take2(p + 7, 99, &century) ||
-        !take2(p + 9, 99, &year) || !take_time(p + 12, &time) || !take_zone(p + 21, false, &zone))
-        return false;
-    if (zone != form->b || p[2] != '/' || p[6] != '/' || p[11] != ':' || p[20] != ' ')
-        return false;
-    while (month <= 12 && memcmp(months + (size_t)3 * (month - 1), p + 3, 3) != 0)
-        month++;
-    year += century * 100;
-    if (!day_exists(year, month, day))
-        return false;
-    *out = days_of(year, month, day) * 86400 + time;
-    return true;
-}
-
-static size_t format_clf(const struct value_form *form, int64_t v, uint8_t *dst)
-{
-    unsigned year, month, day;
-    uint64_t time;
-    uint8_t *p = dst;
-    if (v < SECONDS_MIN || v > SECONDS_MAX)
-        return 0;
-    date_of(split(v, 86400, &time), &year, &month, &day);
-    p = put2(p, day);
-    *p++ = '/';
-    memcpy(p, months + (size_t)3 * (month - 1), 3);
-    p += 3;
-    *p++ = '/';
-    p = put2(put2(p, year / 100), year % 100);
-    *p++ = ':';
-    p = put_time(p, (unsigned)time);
-    *p++ = ' ';
-    return (size_t)(put_zone(p, form->b, false) - dst);
-}
-
-/* ---- floats
- * The number is the float's bits; the text is the shortest decimal that reads back as the double of
- * the same value, with a fraction of at least one digit. For a float of magnitude 2^-9 to 2^23,
- * m * 2^-s with m of 24 bits, a decimal n / 10^k reads back as that double when it lies within half
- * of the double's last place (2^-30 of the float's unit, half of that below a power of two):
- *     |n * 2^s - m * 10^k| * 2^30 <= 10^k
- * All of it fits 128 bits. Fifteen digits identify a double, so if they do, they are the shortest
- * with zeros at the end cut off; else sixteen or seventeen are needed. */
-typedef unsigned __int128 wide;
-
-#define FLOAT_EXPONENT_MIN 118u /* 2^-9 */
-#define FLOAT_EXPONENT_MAX 149u /* below 2^23 */
-
-static bool reads_back(wide product, unsigned s, uint64_t scale, uint32_t m, uint64_t *n_out)
-{
-    wide half = (wide)1 << (s - 1), rest = product & (((wide)1 << s) - 1);
-    uint64_t n = (uint64_t)(product >> s);
-    bool up = rest > half || (rest == half && (n & 1) != 0);
-    wide off = up ? ((wide)1 << s) - rest : rest;
-    *n_out = n + up;
-    /* Below a power of two doubles lie twice as close. */
-    return off << (30 + (!up && off != 0 && m == 1u << 23)) <= scale;
-}
-
-static size_t format_float(uint32_t bits, uint8_t *dst)
-{
-    uint32_t exponent = bits >> 23 & 255, m = (bits & 0x7fffff) | 1u << 23;
-    uint8_t *p = dst;
-    if (exponent < FLOAT_EXPONENT_MIN || exponent > FLOAT_EXPONENT_MAX)
-        return 0;
-    unsigned s = 150 - exponent;
-    uint64_t n = 0;
-    /* Digits before the point; below 1, zeros behind it count negative. */
-    int before = 1;
-    uint64_t whole = m >> s;
-    while (before < 8 && whole >= power10[before])
-        before++;
-    if (whole == 0)
-        for (before = 0; (wide)m * power10[1 - before] < (wide)1 << s; before--)
-            ;
-    unsigned k = 0;
-    for (unsigned digits = 15; digits <= 17; digits++) {
-        k = (unsigned)((int)digits - before);
-        if (reads_back((wide)m * power10[k], s, power10[k], m, &n))
-            break;
-    }
-    if (bits >> 31 != 0)
-        *p++ = '-';
-    while (k > 1 && n % 10 == 0) {
-        n /= 10;
-        k--;
-    }
-    p = put_digits(p, n / power10[k], 0);
-    *p++ = '.';
-    return (size_t)(put_digits(p, n % power10[k], k) - dst);
-}
-
-static bool parse_float(struct slice text, int64_t *out)
-{
-    const uint8_t *p = text.ptr, *end = text.ptr + text.len, *dot = NULL;
-    uint8_t again[VALUE_TEXT_MAX];
-    uint64_t n = 0;
-    if (text.len < 3 || text.len > 22)
-        return false;
-    if (*p == '-')
-        p++;
-    for (; p < end; p++) {
-        if (*p == '.' && dot == NULL)
-            dot = p;
-        else if (is_digit(*p) && n < power10[17])
-            n = n * 10 + (uint64_t)(*p - '0');
-        else
-            return false;
-    }
-    if (dot == NULL || end - dot > 20)
-        return false;
-    /* The guess may be off; formatting decides. */
-    float f = (float)((double)n / (double)power10[end - dot - 1]);
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    bits |= text.ptr[0] == '-' ? 1u << 31 : 0;
-    *out = bits;
-    return slice_eq(text, slice_of(again, format_float(bits, again)));
-}
-
-/* Short decimals are floats, too, but smaller as decimals: the samples must be long. */
-static bool guess_float(const struct slice *samples, size_t count)
-{
-    size_t len = 0;
-    for (size_t i = 0; i < count; i++)
-        len += samples[i].len;
-    return len >= 12 * count;
 }
 
 /* ---- a prefix and digits: a = their number, 0 as many as it takes */
@@ -700,15 +318,15 @@ bool value_guess(enum value_type type, const struct slice *samples, size_t count
             return false;
         break;
     case VALUE_FLOAT32:
-        if (!guess_float(samples, count))
+        if (!float_guess(samples, count))
             return false;
         break;
     case VALUE_TIMESTAMP:
-        if (!guess_timestamp(first, &form))
+        if (!stamp_guess(first, &form))
             return false;
         break;
     case VALUE_CLF:
-        if (first.len != CLF_LEN || !take_zone(first.ptr + 21, false, &form.b))
+        if (!clf_guess(first, &form))
             return false;
         break;
     case VALUE_NUMBERED:
@@ -723,8 +341,7 @@ bool value_guess(enum value_type type, const struct slice *samples, size_t count
         /* fall through */
     case VALUE_BASE64URL:
         form.a = type == VALUE_UUID ? 0 : (uint32_t)first.len;
-        if (first.len > 2 * VALUE_BYTES_MAX || !value_form_sound(&form) ||
-            value_bytes(&form) < 4)
+        if (first.len > 2 * VALUE_BYTES_MAX || !value_form_sound(&form) || value_bytes(&form) < 4)
             return false;
         break;
     default:
@@ -744,9 +361,9 @@ bool value_form_sound(const struct value_form *form)
     case VALUE_DECIMAL:
         return form->a >= 1 && form->a <= DECIMAL_SCALE_MAX && form->b <= form->a;
     case VALUE_TIMESTAMP:
-        return form->a <= STAMP_KNOWN && stamp_digits(form) <= 9 && zone_sound(form->b);
+        return stamp_sound(form);
     case VALUE_CLF:
-        return form->a == 0 && zone_sound(form->b);
+        return clf_sound(form);
     case VALUE_NUMBERED:
         return form->a <= 18 && form->b == 0 && form->prefix.len <= VALUE_PREFIX_MAX;
     case VALUE_UUID:
@@ -776,11 +393,11 @@ bool value_parse(const struct value_form *form, struct slice text, int64_t *out)
     case VALUE_IPV4:
         return parse_ipv4(text, out);
     case VALUE_TIMESTAMP:
-        return parse_timestamp(form, text, out);
+        return stamp_parse(form, text, out);
     case VALUE_CLF:
-        return parse_clf(form, text, out);
+        return clf_parse(form, text, out);
     case VALUE_FLOAT32:
-        return parse_float(text, out);
+        return float_parse(text, out);
     case VALUE_NUMBERED:
         return parse_numbered(form, text, out);
     default:
@@ -798,11 +415,11 @@ size_t value_format(const struct value_form *form, int64_t v, uint8_t dst[VALUE_
     case VALUE_IPV4:
         return v < 0 || v > UINT32_MAX ? 0 : (size_t)(put_ipv4(dst, (uint32_t)v) - dst);
     case VALUE_TIMESTAMP:
-        return format_timestamp(form, v, dst);
+        return stamp_format(form, v, dst);
     case VALUE_CLF:
-        return format_clf(form, v, dst);
+        return clf_format(form, v, dst);
     case VALUE_FLOAT32:
-        return v < 0 || v > UINT32_MAX ? 0 : format_float((uint32_t)v, dst);
+        return v < 0 || v > UINT32_MAX ? 0 : float_format((uint32_t)v, dst);
     case VALUE_NUMBERED:
         return format_numbered(form, v, dst);
     default:

@@ -32,8 +32,8 @@ struct value_form {
     struct slice prefix; /* VALUE_NUMBERED; borrowed */
 };
 
-#define VALUE_TEXT_MAX 160
-#define VALUE_BYTES_MAX 64 /* fixed bytes of one value */
+#define VALUE_TEXT_MAX   160
+#define VALUE_BYTES_MAX  64 /* fixed bytes of one value */
 #define VALUE_PREFIX_MAX 64
 
 /* The form of `type` that fits all the samples, as far as they have the type. False when the first

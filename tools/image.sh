@@ -55,6 +55,11 @@ run_test() {
     buildah bud -q --format docker -t stowd-test . || { echo "image: build failed"; exit 1; }
 
     container=$(buildah from stowd-test)
+    # As it comes it lets nobody in unasked: it ends, and says what is missing.
+    said=$(buildah run --user stowd "$container" -- stowd -E path.data=/var/lib/stowd \
+        -E network.host=0.0.0.0 2>&1) && code=0 || code=$?
+    [ "$code" = 78 ] && [[ $said == *"security.enabled: false"* ]] ||
+        { echo "image: exit $code without users: $said"; exit 1; }
     port=$((20000 + RANDOM % 10000))
     trap end_test EXIT
     buildah run --user stowd "$container" -- stowd -E path.data=/var/lib/stowd \

@@ -37,7 +37,10 @@ library '(zstd[a-z_]*|zdict)\.h' 'storage/(codec|dict)\.c|tools/bench/.*'
 library 'lz4[a-z]*\.h' 'storage/(codec|dict)\.c|tools/bench/.*'
 library 'zlib\.h' 'storage/codec\.c|api/gzip\.c|tools/bench/.*'
 library '(cjson/)?cJSON\.h' 'api/[a-z_]*\.[ch]|tests/.*'
+library 'curl/.*\.h' 'api/remote\.c'
 library 'yaml\.h' 'config/[a-z_]*\.c'
+library 'gnutls/.*\.h' 'api/secret\.c|server/tls\.c'
+library 'crypt\.h' 'config/users\.c'
 
 # What api/ may see of the engine: its front and value types, not its parts.
 grep -nE '#[[:space:]]*include[[:space:]]+"storage/(wal|segment|catalog|cache|io)\.h"' \

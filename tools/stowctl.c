@@ -7,6 +7,7 @@
 #include "config/limits.h"
 #include "storage/check.h"
 #include "storage/rebuild.h"
+#include "tools/stowctl_user.h"
 
 #include <getopt.h>
 #include <signal.h>
@@ -23,11 +24,13 @@ static const char help[] =
     "\n"
     "  check DIR           verify catalog, blocks, segment files and log of a data directory;\n"
     "                      count documents and bytes\n"
-    "  rebuild DIR         make the catalog again from segments, log and metadata.json; the old one\n"
+    "  rebuild DIR         make the catalog again from segments, log and metadata.json; the old "
+    "one\n"
     "                      is kept as catalog.damaged-N\n"
     "  dump DIR|FILE       list a data directory, its log (DIR/wal), a segment or a block record\n"
     "      --rows          ... with the rows of the blocks\n"
     "      --hex           ... with their bytes\n"
+    "  user ...            users and their roles, see stowctl user --help\n"
     "\n"
     "  --help, --version\n"
     "\n"
@@ -67,12 +70,13 @@ static int check_here(const char *dir)
     enum rc rc = check_run(dir, print_line, NULL, &r, &err);
     if (rc != RC_OK)
         return failed(rc, &err);
-    printf("%llu indices, %llu documents, %llu rows, %llu blocks, %llu bytes in segments, %llu in the "
-           "catalog, %llu records in the log: %llu damaged\n",
-           (unsigned long long)r.indices, (unsigned long long)r.docs, (unsigned long long)r.rows,
-           (unsigned long long)r.blocks, (unsigned long long)r.segment_bytes,
-           (unsigned long long)r.catalog_bytes, (unsigned long long)r.log_records,
-           (unsigned long long)r.damage);
+    printf(
+        "%llu indices, %llu documents, %llu rows, %llu blocks, %llu bytes in segments, %llu in the "
+        "catalog, %llu records in the log: %llu damaged\n",
+        (unsigned long long)r.indices, (unsigned long long)r.docs, (unsigned long long)r.rows,
+        (unsigned long long)r.blocks, (unsigned long long)r.segment_bytes,
+        (unsigned long long)r.catalog_bytes, (unsigned long long)r.log_records,
+        (unsigned long long)r.damage);
     return r.damage == 0 ? EX_OK : EXIT_DAMAGE;
 }
 
@@ -107,11 +111,11 @@ static int run_rebuild(const char *dir, unsigned flags)
     enum rc rc = rebuild_run(dir, print_line, NULL, &r, &err);
     if (rc != RC_OK)
         return failed(rc, &err);
-    printf("rebuilt: %llu indices, %llu documents, %llu rows in %llu blocks, %llu rows from the log; "
-           "%llu places were damaged\n",
-           (unsigned long long)r.indices, (unsigned long long)r.docs, (unsigned long long)r.rows,
-           (unsigned long long)r.blocks, (unsigned long long)r.log_rows,
-           (unsigned long long)r.damage);
+    printf(
+        "rebuilt: %llu indices, %llu documents, %llu rows in %llu blocks, %llu rows from the log; "
+        "%llu places were damaged\n",
+        (unsigned long long)r.indices, (unsigned long long)r.docs, (unsigned long long)r.rows,
+        (unsigned long long)r.blocks, (unsigned long long)r.log_rows, (unsigned long long)r.damage);
     return r.damage == 0 ? EX_OK : EXIT_DAMAGE;
 }
 
@@ -142,9 +146,13 @@ static int wrong(const char *what, const char *which)
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "user") == 0)
+        return stowctl_user(argc - 1, argv + 1);
     static const struct option options[] = {
-        {"rows", no_argument, NULL, 'r'},    {"hex", no_argument, NULL, 'x'},
-        {"help", no_argument, NULL, 'h'},    {"version", no_argument, NULL, 'V'},
+        {"rows", no_argument, NULL, 'r'},
+        {"hex", no_argument, NULL, 'x'},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
         {NULL, 0, NULL, 0},
     };
     unsigned flags = 0;

@@ -36,21 +36,26 @@ static void touch(struct slice s)
 
 static void read_rows(const struct block *block)
 {
+    struct block_scratch scratch = {0};
     for (size_t i = 0; i < block_rows(block); i++) {
         struct row row;
         size_t at = 0;
-        block_row(block, i, &row);
+        struct err err = {0};
+        enum rc rc = block_row_all(block, i, &scratch, &row, &err);
+        assert(rc == err.rc);
         assert(block_find(block, row.seq, &at) == RC_OK && at == i);
         assert(row.version >= 1 && row.term >= 1 && row.kind <= ROW_TOMBSTONE);
         touch(row.id);
         touch(row.routing);
         touch(row.doc);
     }
+    block_scratch_done(&scratch);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (size < BLOCK_HEADER_BYTES || get_u32(data + 32) > RAW_MAX || get_u32(data + 40) > RAW_MAX)
+    if (size < BLOCK_HEADER_BYTES || get_u32(data + 32) > RAW_MAX || get_u32(data + 40) > RAW_MAX ||
+        get_u32(data + 48) > RAW_MAX)
         return 0; /* lengths of gigabytes are a matter of memory, not of parsing */
     /* Inputs need not have their padding. */
     size_t padded = align_up(size, BLOCK_ALIGN);
@@ -63,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct block *block = NULL;
         struct err err = {0};
         enum rc rc = block_open(slice_of(record, padded), get_u32(record + 8), get_u64(record + 16),
-                                (enum block_want)want, &block, &err);
+                                (enum block_want)want, NULL, &block, &err);
         assert(rc == err.rc);
         if (rc == RC_OK)
             read_rows(block);

@@ -17,13 +17,13 @@ static struct cache_key key_of(uint64_t seq)
 
 static struct block *make_block(uint64_t seq)
 {
-    static const struct codec_spec spec = {CODEC_NONE, 0, 65536, false};
+    static const struct codec_spec spec = {.codec = CODEC_NONE, .block_bytes = 65536};
     static const uint8_t doc[DOC_BYTES];
     struct row row = {.seq = seq, .version = 1, .term = 1, .doc = {doc, sizeof doc}};
     struct buf record = {0};
     struct block *block = NULL;
-    assert_int_equal(block_pack(1, &spec, &row, 1, &record, NULL), RC_OK);
-    assert_int_equal(block_open(buf_slice(&record), 1, seq, BLOCK_ALL, &block, NULL), RC_OK);
+    assert_int_equal(block_pack(1, &spec, NULL, &row, 1, &record, NULL), RC_OK);
+    assert_int_equal(block_open(buf_slice(&record), 1, seq, BLOCK_ALL, NULL, &block, NULL), RC_OK);
     buf_done(&record);
     return block;
 }

@@ -209,6 +209,8 @@ static void test_refusals(void **state)
          "PUT]\",\"status\":405}"},
         {API_GET, "/_nosuch", "", "", "", 0, 400,
          "no handler found for uri [/_nosuch] and method [GET]"},
+        {API_PUT, "/_nosuch", "", "", "", 0, 400, "\"type\":\"invalid_index_name_exception\""},
+        {API_PUT, "/_nosuch/x", "", "", "", 0, 400, "no handler found for uri"},
         {API_OPTIONS, "/_bulk", "", "", "", 0, 200, NULL},
         {API_GET, "/i%00/_doc/1", "", "", "", 0, 400, "malformed escape"},
         {API_GET, "/i/_doc/1", "a%ff=1", "", "", 0, 400, "malformed escape"},

@@ -20,16 +20,16 @@ static void test_names(void **state)
         uint32_t block_bytes;
         bool dictionary, takes_level;
     } want[] = {
-        {"default", CODEC_ZSTD, 3, 64 * KIB, true, false},
-        {"zstd", CODEC_ZSTD, 3, 64 * KIB, true, true},
-        {"zstd_no_dict", CODEC_ZSTD, 3, 64 * KIB, false, true},
-        {"jd_zstd", CODEC_ZSTD, 3, 64 * KIB, true, false},
-        {"jd_zstd_6", CODEC_ZSTD, 6, 64 * KIB, true, false},
-        {"best_compression", CODEC_ZSTD, 9, 256 * KIB, true, false},
-        {"best_speed", CODEC_LZ4, 0, 64 * KIB, false, false},
-        {"lz4", CODEC_LZ4, 0, 64 * KIB, false, false},
-        {"zlib", CODEC_ZLIB, 6, 64 * KIB, false, true},
-        {"deflate", CODEC_ZLIB, 6, 64 * KIB, false, true},
+        {"default", CODEC_ZSTD, 3, 512 * KIB, true, false},
+        {"zstd", CODEC_ZSTD, 3, 512 * KIB, true, true},
+        {"zstd_no_dict", CODEC_ZSTD, 3, 512 * KIB, false, true},
+        {"jd_zstd", CODEC_ZSTD, 3, 512 * KIB, true, false},
+        {"jd_zstd_6", CODEC_ZSTD, 6, 512 * KIB, true, false},
+        {"best_compression", CODEC_ZSTD, 9, 1024 * KIB, true, false},
+        {"best_speed", CODEC_LZ4, 0, 512 * KIB, false, false},
+        {"lz4", CODEC_LZ4, 0, 512 * KIB, false, false},
+        {"zlib", CODEC_ZLIB, 6, 512 * KIB, false, true},
+        {"deflate", CODEC_ZLIB, 6, 512 * KIB, false, true},
         {"none", CODEC_NONE, 0, 64 * KIB, false, false},
     };
     for (size_t i = 0; i < ARRAY_LEN(want); i++) {

@@ -47,7 +47,7 @@ static int teardown(void **state)
 /* A block of two rows, first seq 10 * i. */
 static void pack(size_t i, struct buf *out, struct segment_entry *entry)
 {
-    static const struct codec_spec spec = {CODEC_ZSTD, 3, 65536, false};
+    static const struct codec_spec spec = {.codec = CODEC_ZSTD, .level = 3, .block_bytes = 65536};
     char text[2][200];
     struct row rows[2];
     for (size_t j = 0; j < 2; j++) {
@@ -59,7 +59,7 @@ static void pack(size_t i, struct buf *out, struct segment_entry *entry)
                                .term = 1,
                                .doc = slice_of(text[j], (size_t)n)};
     }
-    assert_int_equal(block_pack(INDEX_NO, &spec, rows, 2, out, NULL), RC_OK);
+    assert_int_equal(block_pack(INDEX_NO, &spec, NULL, rows, 2, out, NULL), RC_OK);
     *entry = (struct segment_entry){.first_seq = rows[0].seq, .last_seq = rows[1].seq, .rows = 2};
 }
 

@@ -130,7 +130,7 @@ static void resolved(void **state)
         int level;
         uint32_t block_bytes; /* 0: not looked at */
     } cases[] = {
-        {"{}", CODEC_ZSTD, 3, 64 * 1024},
+        {"{}", CODEC_ZSTD, 3, 512 * 1024},
         {"{\"codec\":null}", CODEC_ZSTD, 3, 0},
         {"{\"codec\":\"DEFAULT\"}", CODEC_ZSTD, 3, 0},
         {"{\"codec\":\"zstd\"}", CODEC_ZSTD, 3, 0},
@@ -142,7 +142,7 @@ static void resolved(void **state)
         {"{\"codec\":\"zstd\",\"compression.zstd.level\":7,\"codec.compression_level\":\"7\"}",
          CODEC_ZSTD, 7, 0},
         {"{\"codec\":\"jd_zstd_6\"}", CODEC_ZSTD, 6, 0},
-        {"{\"codec\":\"best_compression\"}", CODEC_ZSTD, 9, 256 * 1024},
+        {"{\"codec\":\"best_compression\"}", CODEC_ZSTD, 9, 1024 * 1024},
         {"{\"codec\":\"best_speed\"}", CODEC_LZ4, 0, 0},
         {"{\"codec\":\"lz4\"}", CODEC_LZ4, 0, 0},
         {"{\"codec\":\"zlib\",\"codec.compression_level\":9}", CODEC_ZLIB, 9, 0},
@@ -150,10 +150,14 @@ static void resolved(void **state)
         {"{\"codec\":\"none\",\"block.size\":\"4kb\"}", CODEC_NONE, 0, 4096},
         {"{\"block\":{\"size\":\"4MB\",\"layout\":\"plain\"}}", CODEC_ZSTD, 3, 4 << 20},
         {"{\"block.size\":\"65536b\"}", CODEC_ZSTD, 3, 65536},
+        {"{\"block.layout\":\"plain\"}", CODEC_ZSTD, 3, 64 * 1024},
+        {"{\"block.layout\":\"columnar\"}", CODEC_ZSTD, 3, 512 * 1024},
+        {"{\"codec\":\"best_compression\",\"block.layout\":\"plain\"}", CODEC_ZSTD, 9, 256 * 1024},
+        {"{\"codec\":\"none\"}", CODEC_NONE, 0, 64 * 1024},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct codec_spec spec = {CODEC_NONE, -1, 0, false};
+        struct codec_spec spec = {.level = -1};
         struct err err = {RC_OK, 0, ""};
         enum rc rc = check_and_resolve(cases[i].json, &spec, &err);
         if (rc != RC_OK)
@@ -196,7 +200,7 @@ static void refused(void **state)
         {"{\"block.size\":\"4095b\"}", "from [4kb] to [4mb]"},
         {"{\"block.size\":\"4097kb\"}", "from [4kb] to [4mb]"},
         {"{\"block.size\":\"99999999999999999999gb\"}", "index.block.size"},
-        {"{\"block.layout\":\"columnar\"}", "not built yet"},
+        {"{\"block.layout\":\"Columnar\"}", "must be one of [plain, columnar] but was: Columnar"},
         {"{\"block.layout\":\"rows\"}", "[index.block.layout]"},
         {"{\"bogus\":1}", "unknown setting [index.bogus] please check that any required plugins"},
         {"{\"codek\":\"zstd\"}", "unknown setting [index.codek]"},
@@ -212,7 +216,7 @@ static void refused(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct codec_spec spec = {CODEC_LZ4, 42, 1, false};
+        struct codec_spec spec = {.codec = CODEC_LZ4, .level = 42, .block_bytes = 1};
         struct err err = {RC_OK, 0, ""};
         enum rc rc = check_and_resolve(cases[i].json, &spec, &err);
         if (rc != RC_INVALID || strstr(err.msg, cases[i].text) == NULL)

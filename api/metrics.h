@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counters of requests, and GET /_metrics in Prometheus' text format. Counting is a few relaxed
+ * additions for each request; everything else is read when somebody asks. */
+#ifndef STOWD_METRICS_H
+#define STOWD_METRICS_H
+
+#include "api/call.h"
+
+struct metrics;
+
+MUST_CHECK enum rc metrics_create(struct metrics **out, struct err *err);
+void metrics_destroy(struct metrics *metrics); /* accepts NULL */
+/* A call's reply is set; its body is still there. Any thread. */
+void metrics_count(struct metrics *metrics, const struct api_call *call);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Typed values that are floats printed as doubles; V1 to V3 in value.h.
+ *
+ * The number is the float's bits; the text is the shortest decimal that reads back as the double of
+ * the same value, with a fraction of at least one digit. For a float of magnitude 2^-9 to 2^23,
+ * m * 2^-s with m of 24 bits, a decimal n / 10^k reads back as that double when it lies within half
+ * of the double's last place (2^-30 of the float's unit, half of that below a power of two):
+ *     |n * 2^s - m * 10^k| * 2^30 <= 10^k
+ * All of it fits 128 bits. Fifteen digits identify a double, so if they do, they are the shortest
+ * with zeros at the end cut off; else sixteen or seventeen are needed. */
+#include "storage/value_parts.h"
+
+typedef unsigned __int128 wide;
+
+#define FLOAT_EXPONENT_MIN 118u /* 2^-9 */
+#define FLOAT_EXPONENT_MAX 149u /* below 2^23 */
+
+static bool reads_back(wide product, unsigned s, uint64_t scale, uint32_t m, uint64_t *n_out)
+{
+    wide half = (wide)1 << (s - 1), rest = product & (((wide)1 << s) - 1);
+    uint64_t n = (uint64_t)(product >> s);
+    bool up = rest > half || (rest == half && (n & 1) != 0);
+    wide off = up ? ((wide)1 << s) - rest : rest;
+    *n_out = n + up;
+    /* Below a power of two doubles lie twice as close. */
+    return off << (30 + (!up && off != 0 && m == 1u << 23)) <= scale;
+}
+
+size_t float_format(uint32_t bits, uint8_t *dst)
+{
+    uint32_t exponent = bits >> 23 & 255, m = (bits & 0x7fffff) | 1u << 23;
+    uint8_t *p = dst;
+    if (exponent < FLOAT_EXPONENT_MIN || exponent > FLOAT_EXPONENT_MAX)
+        return 0;
+    unsigned s = 150 - exponent;
+    uint64_t n = 0;
+    /* Digits before the point; below 1, zeros behind it count negative. */
+    int before = 1;
+    uint64_t whole = (uint64_t)m >> s;
+    while (before < 8 && whole >= power10[before])
+        before++;
+    if (whole == 0)
+        for (before = 0; (wide)m * power10[1 - before] < (wide)1 << s; before--)
+            ;
+    unsigned k = 0;
+    for (unsigned digits = 15; digits <= 17; digits++) {
+        k = (unsigned)((int)digits - before);
+        if (reads_back((wide)m * power10[k], s, power10[k], m, &n))
+            break;
+    }
+    if (bits >> 31 != 0)
+        *p++ = '-';
+    while (k > 1 && n % 10 == 0) {
+        n /= 10;
+        k--;
+    }
+    p = put_digits(p, n / power10[k], 0);
+    *p++ = '.';
+    return (size_t)(put_digits(p, n % power10[k], k) - dst);
+}
+
+bool float_parse(struct slice text, int64_t *out)
+{
+    const uint8_t *p = text.ptr, *end = text.ptr + text.len, *dot = NULL;
+    uint8_t again[VALUE_TEXT_MAX];
+    uint64_t n = 0;
+    if (text.len < 3 || text.len > 22)
+        return false;
+    if (*p == '-')
+        p++;
+    for (; p < end; p++) {
+        if (*p == '.' && dot == NULL)
+            dot = p;
+        else if (is_digit(*p) && n < power10[17])
+            n = n * 10 + (uint64_t)(*p - '0');
+        else
+            return false;
+    }
+    if (dot == NULL || end - dot > 20)
+        return false;
+    /* The guess may be off; formatting decides. */
+    float f = (float)((double)n / (double)power10[end - dot - 1]);
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    bits |= text.ptr[0] == '-' ? 1u << 31 : 0;
+    *out = bits;
+    return slice_eq(text, slice_of(again, float_format(bits, again)));
+}
+
+/* Short decimals are floats, too, but smaller as decimals: the samples must be long. */
+bool float_guess(const struct slice *samples, size_t count)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < count; i++)
+        len += samples[i].len;
+    return len >= 12 * count;
+}

@@ -1,0 +1,465 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users, API keys, roles: who comes in, and what they may."""
+import base64
+import json
+import os
+import subprocess
+import time
+
+import pytest
+import stow
+from stow import Client, Raw, bulk_body, in_threads, request_bytes, wait_until
+
+STOWCTL = os.path.join(os.path.dirname(stow.STOWD), "stowctl")
+ADMIN = ("admin", "correct horse")
+
+
+def basic(name, password):
+    return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()}
+
+
+def bearer(key):
+    return {"Authorization": "ApiKey " + key["encoded"]}
+
+
+class As(Client):
+    """A client whose requests carry credentials."""
+
+    def __init__(self, port, credentials):
+        super().__init__(port)
+        self.credentials = credentials
+
+    def request(self, method, target, body=None, headers=None):
+        return super().request(method, target, body, {**self.credentials, **(headers or {})})
+
+
+def user(path, *words, password=None):
+    r = subprocess.run([STOWCTL, "user", words[0], str(path), *words[1:]], input=(password or "") + "\n",
+                       capture_output=True, text=True, timeout=30)
+    assert r.returncode == 0, r
+    return r.stdout
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """A daemon with an administrator and three users; most tests share it."""
+    d = stow.Daemon(tmp_path_factory.mktemp("guarded"), [f"security.users.{ADMIN[0]}={ADMIN[1]}"])
+    os.makedirs(d.data, exist_ok=True)
+    user(d.data, "add", "reader", "read@logs-*", password="reader's own")
+    user(d.data, "add", "writer", "write@logs-*", password="writer's own")
+    user(d.data, "add", "keeper", "manage@logs-*", password="keeper's own")
+    d.spawn()
+    assert wait_until(lambda: answers(d), 20), d.log()
+    yield d
+    d.kill()
+
+
+def answers(daemon):
+    try:
+        return Client(daemon.port, timeout=5).get("/").status in (200, 401)
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def admin(guarded):
+    return As(guarded.port, basic(*ADMIN))
+
+
+@pytest.fixture
+def people(guarded):
+    return {n: As(guarded.port, basic(n, n + "'s own")) for n in ("reader", "writer", "keeper")}
+
+
+def refused(r, status=401):
+    assert r.status == status, r
+    error = r.error
+    assert error["type"] == error["root_cause"][0]["type"] == "security_exception"
+    if status == 401:
+        both = ['Basic realm="security", charset="UTF-8"', "ApiKey"]
+        assert [v for k, v in r.headers if k.lower() == "www-authenticate"] == both
+        assert error["header"]["WWW-Authenticate"] == both == error["root_cause"][0]["header"]["WWW-Authenticate"]
+    return error["reason"]
+
+
+# ---------------------------------------------------------------- who
+
+def test_missing_and_wrong_credentials(guarded, admin, index):
+    port = guarded.port
+    for method, target in (("GET", "/"), ("PUT", f"/{index}"), ("GET", f"/{index}/_doc/1"), ("GET", "/_metrics"),
+                           ("GET", "/_no_such_thing"), ("GET", "/_security/_authenticate"), ("DELETE", "/*")):
+        assert target in refused(Client(port).request(method, target))
+    for header in (basic("admin", "wrong"), basic("nobody", ADMIN[1]), basic("", ""), basic("admin", ""),
+                   {"Authorization": "Basic"}, {"Authorization": "Basic !!!"}, {"Authorization": "Bearer x"},
+                   {"Authorization": "Basic " + base64.b64encode(b"admin").decode()},
+                   {"Authorization": "Basic " + base64.b64encode(b"admin:correct horse\0x").decode()},
+                   {"Authorization": "ApiKey " + base64.b64encode(b"x:y").decode()}):
+        refused(Client(port).get("/", headers=header))
+    assert admin.get("/").status == 200
+    r = Client(port).head("/", headers=basic("admin", "wrong"))
+    assert r.status == 401 and r.body == b""
+    assert Client(port).get("/", headers={"Authorization": basic(*ADMIN)["Authorization"].replace("Basic", "basic")}).status == 200
+
+
+def test_dialect_of_7_has_no_comma(make_daemon):
+    d = make_daemon("identity.version=7.17.0", "security.users.admin=correct horse", start=False)
+    d.spawn()
+    assert wait_until(lambda: answers(d))
+    r = Client(d.port).get("/")
+    assert r.header("www-authenticate") == 'Basic realm="security" charset="UTF-8"'
+
+
+def test_a_refused_body_is_not_parsed(guarded, admin, index):
+    body = b"this is not NDJSON" * 1000
+    refused(Client(guarded.port).bulk(body))
+    refused(Client(guarded.port).bulk(body, headers=basic("admin", "wrong")))
+    with Raw(guarded.port) as raw:  # the connection goes on behind it
+        raw.send(request_bytes("POST", "/_bulk", bulk_body(index, [("1", b"{}")])))
+        assert raw.receive().status == 401
+        raw.send(request_bytes("POST", "/_bulk", bulk_body(index, [("2", b"{}")]), basic(*ADMIN)))
+        assert raw.receive().status == 200
+        raw.send(request_bytes("POST", "/_bulk", b"", {"Content-Length": "1000", "Content-Type": "application/x-ndjson",
+                                                       "Expect": "100-continue"}))
+        assert raw.receive().status == 401  # at once, and no 100
+    assert admin.source(index, "1") is None and admin.source(index, "2") == b"{}"
+
+
+def test_uncached_password_with_body_and_expect(guarded, admin, index):
+    """The connection waits for the verification before it reads the body."""
+    user(guarded.data, "add", "fresh", "write", password="as yet unseen")
+    header = basic("fresh", "as yet unseen")
+    assert wait_until(lambda: Client(guarded.port).get("/", headers=header).status == 200, 15, 1)
+    user(guarded.data, "passwd", "fresh", password="something else")
+    header = basic("fresh", "something else")
+    body = bulk_body(index, [(str(n), b'{"x":"%s"}' % (b"y" * 500)) for n in range(1000)])
+    deadline = time.monotonic() + 15
+    while True:
+        with Raw(guarded.port) as raw:
+            raw.send(request_bytes("POST", "/_bulk", b"", {**header, "Content-Length": str(len(body)),
+                                                           "Content-Type": "application/x-ndjson", "Expect": "100-continue"}))
+            first = raw.receive()
+            if first.status == 100:
+                raw.send(body)
+                assert raw.receive().json["errors"] is False
+                break
+            assert first.status == 401 and time.monotonic() < deadline, first
+        time.sleep(1)
+    assert admin.get(f"/{index}/_count").json["count"] == 1000
+
+
+def test_verified_passwords_are_remembered(guarded, admin):
+    assert admin.get("/").status == 200
+    began = time.monotonic()
+    for _ in range(200):
+        assert admin.get("/").status == 200
+    assert time.monotonic() - began < 2 * stow.SLOW  # a verification takes some 20 ms
+
+
+def test_users_file_is_read_again(guarded):
+    user(guarded.data, "add", "guest", "read", password="for a while")
+    c = As(guarded.port, basic("guest", "for a while"))
+    assert wait_until(lambda: c.get("/").status == 200, 12, 0.5)
+    guarded.process.send_signal(1)
+    user(guarded.data, "remove", "guest")
+    guarded.process.send_signal(1)  # at once
+    assert wait_until(lambda: c.get("/").status == 401, 3, 0.1)
+    with open(os.path.join(guarded.data, "users"), "a", encoding="ascii") as f:
+        f.write("rubbish\n")
+    try:
+        guarded.process.send_signal(1)
+        assert wait_until(lambda: "users stay as they were" in guarded.log(), 5)
+        assert As(guarded.port, basic(*ADMIN)).get("/").status == 200
+    finally:
+        user_lines = open(os.path.join(guarded.data, "users"), encoding="ascii").read().replace("rubbish\n", "")
+        with open(os.path.join(guarded.data, "users"), "w", encoding="ascii") as f:
+            f.write(user_lines)
+        guarded.process.send_signal(1)
+
+
+def test_guessing_is_slowed_down(make_daemon):
+    d = make_daemon("security.users.admin=correct horse", "security.users.other=battery staple", start=False)
+    d.spawn()
+    assert wait_until(lambda: answers(d))
+    known = As(d.port, basic(*ADMIN))
+    assert known.get("/").status == 200
+    began = time.monotonic()
+    for n in range(9):
+        refused(Client(d.port).get("/", headers=basic("admin", f"guess {n}")))
+    slow = time.monotonic() - began
+    assert slow > 1.4, slow  # 0, …, 0.1, 0.2, 0.4, 0.8 s
+
+    def guess(n):
+        r = Client(d.port).get("/", headers=basic("other", f"guess {n}"))
+        assert r.status in (401, 429), r
+        return r.status
+    began = time.monotonic()
+    statuses = in_threads([lambda n=n: guess(n) for n in range(24)], 60)
+    passed = time.monotonic() - began
+    assert statuses.count(401) <= passed + 2 and 429 in statuses, (statuses, passed)
+    began = time.monotonic()
+    assert known.get("/").status == 200  # who is known is not held up
+    assert time.monotonic() - began < 0.5 * stow.SLOW
+    assert d.stop() == 0
+
+
+def test_stop_while_somebody_waits_at_the_door(make_daemon):
+    d = make_daemon("security.users.admin=correct horse", start=False)
+    d.spawn()
+    assert wait_until(lambda: answers(d))
+    raws = [Raw(d.port) for _ in range(14)]
+    for raw in raws:
+        raw.send(request_bytes("GET", "/", headers=basic("admin", "wrong")))
+    time.sleep(0.5)
+    began = time.monotonic()
+    assert d.stop() == 0
+    assert time.monotonic() - began < 5 * stow.SLOW
+    for raw in raws:
+        raw.close()
+
+
+def test_disconnect_at_the_door(guarded, admin):
+    for _ in range(3):
+        with Raw(guarded.port) as raw:
+            raw.send(request_bytes("GET", "/", headers=basic("writer", "wrong")))
+    assert admin.get("/").status == 200
+
+
+def test_secrets_are_not_logged(make_daemon):
+    d = make_daemon("security.users.admin=correct horse", "log.level=debug", start=False)
+    d.spawn()
+    assert wait_until(lambda: answers(d))
+    c = As(d.port, basic(*ADMIN))
+    key = c.post("/_security/api_key", {"name": "k"}).json
+    assert As(d.port, bearer(key)).get("/").status == 200
+    Client(d.port).get("/", headers=basic("admin", "my wrong guess"))
+    with open(f"/proc/{d.process.pid}/cmdline", "rb") as f:
+        assert b"correct horse" not in f.read()
+    listing = c.get("/_security/api_key").body + c.get("/_security/user").body
+    assert d.stop() == 0
+    stored = b"".join(open(os.path.join(p, n), "rb").read() for p, _, names in os.walk(d.data) for n in names)
+    for secret in ("correct horse", "my wrong guess", key["api_key"], key["encoded"],
+                   basic(*ADMIN)["Authorization"][6:]):
+        assert secret not in d.log() and secret.encode() not in stored + listing
+
+
+# ---------------------------------------------------------------- where it must be on
+
+@pytest.mark.parametrize("settings, code, text", [
+    (["network.host=0.0.0.0"], 78, "security.enabled: false"),
+    (["network.host=::"], 78, "security.enabled: false"),
+    (["security.enabled=true"], 78, "there is no user"),
+    (["security.users.a b=x"], 78, "bad user name"),
+    (["security.users.admin="], 78, "1 to 511 bytes"),
+    (["security.users.admin=@/no/such/file"], 78, "no password in file"),
+    (["http.tls.certificate=/x"], 78, "together"),
+])
+def test_wrong_settings_are_one_line(make_daemon, settings, code, text):
+    d = make_daemon(*settings, start=False).spawn()
+    assert d.wait() == code
+    assert text in d.log() and len(d.log().splitlines()) == 1, d.log()
+    assert not os.path.exists(d.data)
+
+
+def test_listening_elsewhere_when_said_explicitly(make_daemon):
+    d = make_daemon("network.host=0.0.0.0", "security.enabled=false")
+    assert Client(d.port).get("/").status == 200
+    assert Client(d.port).get("/_security/_authenticate").status == 400
+    assert d.stop() == 0
+    d = make_daemon("network.host=0.0.0.0", "security.users.admin=correct horse", start=False).spawn()
+    assert wait_until(lambda: answers(d))
+    refused(Client(d.port).get("/"))
+    assert "unencrypted" in d.log()
+
+
+def test_password_from_environment_and_file(make_daemon, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("from a file\nsecond line\n")
+    d = make_daemon(f"security.users.ops=@{secret}", env={"STOWD_SECURITY_USERS_APP": "from the environment"}, start=False)
+    d.spawn()
+    assert wait_until(lambda: answers(d))
+    assert As(d.port, basic("ops", "from a file")).get("/").status == 200
+    assert As(d.port, basic("app", "from the environment")).get("/").status == 200
+
+
+# ---------------------------------------------------------------- what
+
+def test_authenticate(guarded, admin, people):
+    me = admin.get("/_security/_authenticate").json
+    assert me["username"] == "admin" and me["roles"] == ["superuser"] and me["enabled"] is True
+    assert me["authentication_type"] == "realm" and me["authentication_realm"] == {"name": "file", "type": "file"}
+    me = people["reader"].get("/_security/_authenticate").json
+    assert me["username"] == "reader" and me["roles"] == ["read@logs-*"]
+    assert set(admin.get("/_security/user").json) >= {"admin", "reader", "writer"}
+    assert list(admin.get("/_security/user/reader").json) == ["reader"]
+    assert admin.get("/_security/user/nobody").status == 404
+    refused(people["reader"].get("/_security/user"), 403)
+
+
+def test_roles_by_index(admin, people):
+    reader, writer, keeper = (people[n] for n in ("reader", "writer", "keeper"))
+    assert admin.put_doc("logs-a", "1", b'{"v":1}').status == 201
+    assert admin.put_doc("other", "1", b'{"v":1}').status == 201
+    # read
+    assert reader.source("logs-a", "1") == b'{"v":1}'
+    assert reader.head("/logs-a/_doc/1").status == 200
+    for r in (reader.get("/other/_doc/1"), reader.get("/other/_source/1"), reader.put_doc("logs-a", "1", b"{}"),
+              reader.delete("/logs-a/_doc/1"), reader.delete("/logs-a"), reader.put("/logs-new"),
+              reader.post("/logs-a/_update/1", {"doc": {}}), reader.get("/_count"), reader.get("/logs-a,other/_count"),
+              reader.put("/_template/t", {"index_patterns": ["x"]}), reader.put("/logs-a/_settings", {}),
+              reader.post("/_aliases", {"actions": []}), reader.bulk(bulk_body("logs-a", [("9", b"{}")]))):
+        if r.status != 200:
+            assert "unauthorized for user [reader] with effective roles [read@logs-*]" in refused(r, 403)
+        else:  # all indices: what one may see of them
+            assert r.json["count"] == 1, r
+    # write
+    assert writer.put_doc("logs-b", "1", b'{"v":2}').status == 201  # makes the index
+    assert writer.post("/logs-b/_update/1", {"doc": {"w": 1}}).status == 200
+    assert writer.post("/logs-b/_refresh").status == 200
+    for r in (writer.get("/logs-b/_doc/1"), writer.delete("/logs-b"), writer.put_doc("other", "1", b"{}"),
+              writer.put("/logs-c"), writer.post("/logs-b/_mget", {"ids": ["1"]})):
+        refused(r, 403)
+    # manage
+    assert keeper.put("/logs-c").status == 200
+    assert keeper.put("/logs-c/_alias/logs-alias").status == 200
+    for r in (keeper.get("/logs-c/_doc/1"), keeper.put_doc("logs-c", "1", b"{}"), keeper.put("/other2"),
+              keeper.put("/logs-c/_alias/elsewhere"), keeper.put("/other/_alias/logs-x"), keeper.delete("/other")):
+        refused(r, 403)
+    assert keeper.delete("/logs-c").status == 200
+    assert keeper.delete("/logs-*").status == 200 and admin.head("/other").status == 200
+
+
+def test_wildcards_show_what_one_may_see(admin, people):
+    for name in ("logs-w1", "logs-w2", "hidden-w"):
+        assert admin.put(f"/{name}", {"aliases": {"logs-seen" if name == "hidden-w" else "w-alias": {}}}).status == 200
+    reader = people["reader"]
+    names = {line.split()[2] for line in reader.get("/_cat/indices").body.decode().splitlines()}
+    assert {"logs-w1", "logs-w2"} <= names and not {n for n in names if not n.startswith("logs-") and n != "hidden-w"}
+    assert set(reader.get("/*/_settings").json) >= {"logs-w1", "logs-w2"}
+    assert "hidden-w" not in reader.get("/hidden-*/_settings").json
+    assert set(reader.get("/_stats").json["indices"]) >= {"logs-w1"}
+    refused(reader.get("/hidden-w/_settings"), 403)
+    refused(reader.get("/hidden-w"), 403)
+    refused(reader.get("/logs-w1,hidden-w/_count"), 403)
+    assert admin.put_doc("hidden-w", "1", b'{"a":1}').status == 201
+    assert reader.source("logs-seen", "1") == b'{"a":1}'  # the alias is granted, its index is not
+    refused(reader.get("/hidden-w/_doc/1"), 403)
+    refused(reader.get("/w-alias/_doc/1"), 403)
+    assert admin.delete("/logs-w1,logs-w2,hidden-w").status == 200
+
+
+def test_items_are_judged_one_by_one(admin, people):
+    writer, reader = people["writer"], people["reader"]
+    body = (b'{"index":{"_index":"logs-i","_id":"1"}}\n{"v":1}\n{"index":{"_index":"secret-i","_id":"1"}}\n{"v":1}\n'
+            b'{"delete":{"_index":"secret-i","_id":"1"}}\n{"create":{"_index":"<logs-{now/d}>","_id":"1"}}\n{}\n'
+            b'{"update":{"_index":"secret-i","_id":"1"}}\n{"doc":{}}\n')
+    items = writer.bulk(body).items
+    assert [i["status"] for i in items] == [201, 403, 403, 201, 403]
+    assert items[1]["error"]["type"] == "security_exception" and "secret-i" in items[1]["error"]["reason"]
+    assert admin.head("/secret-i").status == 404
+    refused(writer.bulk(bulk_body("x", [("1", b"{}")]), target="/secret-i/_bulk"), 403)
+    assert admin.put_doc("secret-i", "1", b'{"s":1}').status == 201
+    docs = reader.post("/_mget", {"docs": [{"_index": "logs-i", "_id": "1"}, {"_index": "secret-i", "_id": "1"}]}).json["docs"]
+    assert docs[0]["_source"] == {"v": 1}
+    assert docs[1]["error"]["type"] == "security_exception" and "_source" not in docs[1]
+    refused(reader.post("/secret-i/_mget", {"ids": ["1"]}), 403)
+    assert admin.delete("/secret-i,logs-i").status == 200
+
+
+def test_unknown_routes_are_closed(people):
+    for name, c in people.items():
+        assert c.post("/_reindex", {"source": {"index": "logs-a"}, "dest": {"index": "logs-b"}}).status in (400, 403), name
+        refused(c.put("/_cluster/settings", {}), 403) if c.put("/_cluster/settings", {}).status != 405 else None
+        refused(c.get("/_metrics"), 403)
+
+
+# ---------------------------------------------------------------- API keys
+
+def test_api_keys(guarded, admin, people, index):
+    made = admin.post("/_security/api_key", {"name": "shipper", "expiration": "7d", "metadata": {"team": "a"},
+                                             "role_descriptors": {"w": {"cluster": ["monitor"], "indices": [
+                                                 {"names": [f"{index}*"], "privileges": ["create_doc", "auto_configure"]}]}}})
+    assert made.status == 200
+    key = made.json
+    assert base64.b64decode(key["encoded"]).decode() == f"{key['id']}:{key['api_key']}"
+    assert key["name"] == "shipper" and key["expiration"] > time.time() * 1000 + 6 * 86400_000
+    c = As(guarded.port, bearer(key))
+    me = c.get("/_security/_authenticate").json
+    assert me["username"] == "admin" and me["authentication_type"] == "api_key"
+    assert me["api_key"] == {"id": key["id"], "name": "shipper"}
+    assert [i["status"] for i in c.bulk(bulk_body(index, [("1", b"{}")], "create")).items] == [201]
+    assert [i["status"] for i in c.bulk(bulk_body(index, [("1", b"{}")], "index")).items] == [403]
+    assert c.put(f"/{index}/_doc/2?op_type=create", b"{}").status == 201
+    for r in (c.put_doc(index, "3", b"{}"), c.delete(f"/{index}/_doc/1"), c.get(f"/{index}/_doc/1"),
+              c.put("/other-index/_create/1", b"{}"), c.delete(f"/{index}")):
+        assert f"API key id [{key['id']}]" in refused(r, 403)
+    # listing
+    listed = admin.get(f"/_security/api_key?id={key['id']}").json["api_keys"]
+    assert len(listed) == 1 and listed[0]["name"] == "shipper" and listed[0]["metadata"] == {"team": "a"}
+    assert listed[0]["invalidated"] is False and listed[0]["username"] == "admin" and "api_key" not in listed[0]
+    assert [k["id"] for k in c.get("/_security/api_key?owner=true").json["api_keys"]] == [key["id"]]
+    assert people["reader"].get("/_security/api_key").json["api_keys"] == []
+    refused(people["reader"].get("/_security/api_key?username=admin"), 403)
+    assert people["reader"].delete("/_security/api_key", body={"ids": [key["id"]]}).json["invalidated_api_keys"] == []
+    # the end
+    assert admin.delete("/_security/api_key", body={"ids": [key["id"]]}).json == {
+        "invalidated_api_keys": [key["id"]], "previously_invalidated_api_keys": [], "error_count": 0}
+    refused(c.get("/"))
+    assert admin.delete("/_security/api_key", body={"ids": [key["id"]]}).json["previously_invalidated_api_keys"] == [key["id"]]
+
+
+def test_keys_never_allow_more_than_their_owner(guarded, people):
+    writer = people["writer"]
+    wide = {"name": "wide", "role_descriptors": {"all": {"cluster": ["all"], "indices": [{"names": ["*"], "privileges": ["all"]}]}}}
+    key = writer.post("/_security/api_key", wide).json
+    c = As(guarded.port, bearer(key))
+    assert c.put_doc("logs-k", "1", b"{}").status == 201
+    refused(c.get("/logs-k/_doc/1"), 403)
+    refused(c.put_doc("elsewhere", "1", b"{}"), 403)
+    refused(c.put("/_index_template/t", {"index_patterns": ["x"]}), 403)
+    assert c.post("/_security/api_key", {"name": "derived"}).status == 400
+    plain = As(guarded.port, bearer(writer.post("/_security/api_key", {"name": "plain"}).json))
+    assert plain.put_doc("logs-k", "2", b"{}").status == 201
+    assert writer.delete("/_security/api_key", body={"owner": True}).status == 200
+    refused(plain.get("/"))
+
+
+@pytest.mark.parametrize("body, status", [
+    ({}, 400), ({"name": ""}, 400), ({"name": "_x"}, 400), ({"name": "x", "expiration": "soon"}, 400),
+    ({"name": "x", "expiration": 5}, 400), ({"name": "x", "role_descriptors": []}, 400), ({"name": "x", "metadata": 1}, 400),
+    ({"name": "x", "role_descriptors": {"r": {"indices": [{"names": ["a"], "privileges": ["fly"]}]}}}, 400),
+    ({"name": "x", "role_descriptors": {"r": {"indices": [{"names": ["a"]}]}}}, 400),
+    ({"name": "x", "role_descriptors": {"r": {"indices": [{"names": ["a"], "privileges": ["read"], "query": "{}"}]}}}, 400)])
+def test_wrong_api_keys_are_refused(admin, body, status):
+    r = admin.post("/_security/api_key", body)
+    assert r.status == status and r.error["reason"], r
+    assert admin.delete("/_security/api_key", body={}).status == 400
+
+
+def test_keys_outlive_a_restart_and_expire(make_daemon):
+    d = make_daemon("security.users.admin=correct horse", start=False).spawn()
+    assert wait_until(lambda: answers(d))
+    admin = As(d.port, basic(*ADMIN))
+    key = admin.post("/_security/api_key", {"name": "kept"}).json
+    gone = admin.put("/_security/api_key", {"name": "gone"}).json
+    short = admin.post("/_security/api_key", {"name": "short", "expiration": "1s"}).json
+    assert As(d.port, bearer(short)).get("/").status == 200
+    assert admin.delete("/_security/api_key", body={"name": "gone"}).status == 200
+    d.kill()
+    d.spawn()
+    assert wait_until(lambda: answers(d))
+    time.sleep(1)
+    assert As(d.port, bearer(key)).get("/").status == 200
+    refused(As(d.port, bearer(gone)).get("/"))
+    refused(As(d.port, bearer(short)).get("/"))
+    swapped = base64.b64encode(f"{key['id']}:{gone['api_key']}".encode()).decode()
+    refused(As(d.port, {"Authorization": "ApiKey " + swapped}).get("/"))
+
+
+def test_load_through_security(guarded, admin, index):
+    def load(n):
+        c = As(guarded.port, basic(*ADMIN))
+        for k in range(10):
+            r = c.bulk(bulk_body(index, [(f"{n}-{k}-{i}", json.dumps({"n": n, "i": i}).encode()) for i in range(50)]))
+            assert r.status == 200 and r.json["errors"] is False
+    in_threads([lambda n=n: load(n) for n in range(8)])
+    assert admin.get(f"/{index}/_count").json["count"] == 4000
