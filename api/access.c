@@ -37,6 +37,12 @@ static const struct rule RULES[] = {
     {"/_xpack*", true, SCOPE_ANYONE, 0},
     {"/_nodes*", true, SCOPE_ANYONE, 0},
     {"/_cat", true, SCOPE_ANYONE, 0},
+    {"/_cat/nodes", true, SCOPE_ANYONE, 0},
+    {"/_cat/master", true, SCOPE_ANYONE, 0},
+    {"/_cat/cluster_manager", true, SCOPE_ANYONE, 0},
+    {"/_cat/templates*", true, SCOPE_ANYONE, 0},
+    {"/_cluster/pending_tasks", true, SCOPE_ANYONE, 0},
+    {"/_ilm/status", true, SCOPE_ANYONE, 0},
     {"/_cluster/settings", true, SCOPE_ANYONE, 0},
     {"/_security/_authenticate", true, SCOPE_ANYONE, 0},
     {"/_security/api_key*", false, SCOPE_ANYONE, 0}, /* api/keys.c: one's own, or all */
@@ -72,6 +78,13 @@ static const struct rule RULES[] = {
     {"/_cluster/health*", true, SCOPE_NAMES, USERS_VIEW},
     {"/_cat/health", true, SCOPE_NAMES, USERS_VIEW},
     {"/_cat/indices*", true, SCOPE_NAMES, USERS_VIEW},
+    {"/_cat/aliases*", true, SCOPE_NAMES, USERS_VIEW},
+    {"/_cat/shards*", true, SCOPE_NAMES, USERS_VIEW},
+    {"/_cat/segments*", true, SCOPE_NAMES, USERS_VIEW},
+    {"/_cat/allocation*", true, SCOPE_NAMES, USERS_VIEW},
+    {"*/_segments", true, SCOPE_NAMES, USERS_VIEW},
+    {"*/_recovery", true, SCOPE_NAMES, USERS_VIEW},
+    {"/{index}/_ilm/explain", true, SCOPE_NAMES, USERS_VIEW},
     {"*/_stats*", true, SCOPE_NAMES, USERS_VIEW},
     {"*/_settings*", true, SCOPE_NAMES, USERS_VIEW},
     {"*/_mapping*", true, SCOPE_NAMES, USERS_VIEW},
@@ -79,10 +92,13 @@ static const struct rule RULES[] = {
     {"/{index}", true, SCOPE_NAMES, USERS_VIEW},
     {"/{index}/_settings", false, SCOPE_NAMES, USERS_MANAGE},
     {"/{index}/_mapping", false, SCOPE_NAMES, USERS_MANAGE},
+    {"/{index}/_mappings", false, SCOPE_NAMES, USERS_MANAGE},
+    {"/{index}/_block/{block}", false, SCOPE_NAMES, USERS_MANAGE},
+    {"/{index}/_rollover*", false, SCOPE_NAME, USERS_MANAGE},
     {"/{index}/_alias*/{name}", false, SCOPE_NAME, USERS_MANAGE}, /* the alias as well */
     {"/{index}", false, SCOPE_NAMES, USERS_MANAGE | USERS_CREATE},
-    {"/_data_stream/{name}", true, SCOPE_NAME, USERS_VIEW},
-    {"/_data_stream/{name}", false, SCOPE_NAME, USERS_MANAGE},
+    {"/_data_stream*", true, SCOPE_NAME, USERS_VIEW},
+    {"/_data_stream/{name}*", false, SCOPE_NAME, USERS_MANAGE},
 
     /* What templates and policies say is no secret of an index; shippers look at start. */
     {"/_template*", true, SCOPE_ANYONE, 0},
@@ -191,6 +207,25 @@ static bool may_expression(const struct api_call *call, struct slice list, unsig
     return true;
 }
 
+bool access_aliases(struct api_call *call, struct json_value aliases)
+{
+    struct json_value value;
+    struct slice key;
+    bool ok = true;
+    if (call->user == NULL || aliases.type != JSON_OBJECT)
+        return true;
+    struct json_scan scan = json_enter(aliases);
+    while (ok && json_member(&scan, &key, &value)) {
+        struct buf name = {0};
+        json_unquote(key, &name);
+        ok = access_may(call, buf_slice(&name), USERS_MANAGE);
+        if (!ok)
+            access_reply_403(call, buf_slice(&name), USERS_MANAGE);
+        buf_done(&name);
+    }
+    return ok;
+}
+
 /* ---- refusals */
 
 static const char *action_of(unsigned needs)
@@ -288,7 +323,9 @@ bool access_authorize(struct api_call *call)
     else if (rule->scope == SCOPE_NAME && alias && !may_expression(call, other, needs, false))
         return refuse(call, other, needs);
     if (names.len == 0)
-        return may_something(call, needs) || refuse(call, SLICE_NONE, needs);
+        return (rule->scope == SCOPE_NAME ? access_may_all(call, needs)
+                                          : may_something(call, needs)) ||
+               refuse(call, SLICE_NONE, needs);
     return may_expression(call, names, needs, rule->scope == SCOPE_NAMES) ||
            refuse(call, names, needs);
 }

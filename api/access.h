@@ -78,6 +78,8 @@ void access_reply_401(struct api_call *call, const char *fmt, ...) PRINTF_LIKE(2
 bool access_may(const struct api_call *call, struct slice name, unsigned any_of);
 /* The same on every index, whatever its name. */
 bool access_may_all(const struct api_call *call, unsigned any_of);
+/* May they give an index these aliases, an object of a body? False: replied 403. */
+MUST_CHECK bool access_aliases(struct api_call *call, struct json_value aliases);
 /* Append the reason of a 403. */
 void access_reason(const struct api_call *call, struct slice names, unsigned needs,
                    struct buf *out);

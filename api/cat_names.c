@@ -5,8 +5,6 @@
 #include "api/names_view.h"
 #include "api/settings.h"
 
-#include <stdlib.h>
-
 static void cat_slice(struct cat_table *table, struct slice text)
 {
     struct buf copy = {NULL, 0, 0, false};
@@ -65,12 +63,10 @@ void cat_aliases(struct api_call *call)
     struct names_options options = {.ignore_unavailable = true,
                                     .allow_no_indices = true,
                                     .expand = EXPAND_OPEN | EXPAND_CLOSED | EXPAND_HIDDEN};
-    struct slice names = call_part(call, "name"), expand = call_param(call, "expand_wildcards");
+    struct slice names = call_part(call, "name");
     struct cat_table table;
     struct names_list list;
-    bool hidden = expand.len == 0 || memmem(expand.ptr, expand.len, "hidden", 6) != NULL ||
-                  memmem(expand.ptr, expand.len, "all", 3) != NULL ||
-                  (names.len != 0 && names.ptr[0] == '.');
+    bool hidden = names_wants_hidden(call, true) || (names.len != 0 && names.ptr[0] == '.');
     if (!names_resolve_or_reply(call, &options, &list))
         return;
     cat_begin(&table, alias_columns, ARRAY_LEN(alias_columns));

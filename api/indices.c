@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Indices as a whole: make, show, delete, close and open. */
+#include "api/access.h"
 #include "api/indices.h"
 
 #include "api/aliases.h"
@@ -25,6 +26,8 @@ void indices_create(struct api_call *call)
             return;
         body = object.text;
     }
+    if (!access_aliases(call, parts.aliases))
+        return;
     enum rc rc = names_create(call->api, name, body, &index, &err);
     if (rc != RC_OK) {
         names_reply_error(call, name, rc, &err);
@@ -204,13 +207,19 @@ void indices_open(struct api_call *call)
 }
 
 /* ---- PUT /{index}/_block/{block} */
+struct block {
+    char key[64]; /* of the setting */
+    bool on;
+};
+
 static enum rc set_block(struct index_meta *meta, void *arg, struct buf *scratch, struct err *err)
 {
-    const char *key = arg;
+    const struct block *block = arg;
     struct settings settings = {NULL, 0, 0};
     enum rc rc;
     TRY_OUT(settings_load(&settings, meta->settings, err));
-    TRY_OUT(settings_set(&settings, key, SLICE_LIT("true"), err));
+    TRY_OUT(settings_set(&settings, block->key, block->on ? SLICE_LIT("true") : SLICE_LIT("false"),
+                         err));
     settings_print(&settings, true, SLICE_NONE, scratch);
     meta->settings = buf_slice(scratch);
 out:
@@ -243,17 +252,18 @@ void indices_block(struct api_call *call)
     struct names_options options = {.allow_no_indices = true, .expand = EXPAND_OPEN};
     struct names_list list;
     struct err err = {RC_OK, 0, ""};
-    char key[64];
-    if (!block_key(call, key, sizeof key) || !names_resolve_or_reply(call, &options, &list))
+    struct block block = {.on = call->method == API_PUT};
+    if (!block_key(call, block.key, sizeof block.key) || !names_resolve_or_reply(call, &options, &list))
         return;
     enum rc rc = RC_OK;
     struct buf *out = reply_json(call, 200);
     BUF_PUT_LIT(out, "{\"acknowledged\":true,\"shards_acknowledged\":true,\"indices\":[");
     for (size_t i = 0; rc == RC_OK && i < list.count; i++) {
-        rc = names_change_meta(call->api, list.index[i], set_block, key, &err);
+        rc = names_change_meta(call->api, list.index[i], set_block, &block, &err);
         buf_put_str(out, i == 0 ? "{" : ",{");
         json_cstr(out, "name", index_name(list.index[i]));
-        BUF_PUT_LIT(out, ",\"blocked\":true}");
+        json_bool(out, block.on ? "blocked" : "unblocked", true);
+        buf_put_byte(out, '}');
     }
     BUF_PUT_LIT(out, "]}");
     names_list_done(&list);

@@ -437,6 +437,15 @@ static bool expand_read(struct slice list, unsigned *expand_out)
     return true;
 }
 
+bool names_wants_hidden(const struct api_call *call, bool unset)
+{
+    struct slice expand = call_param(call, "expand_wildcards");
+    unsigned wanted = 0;
+    if (expand.len == 0)
+        return unset;
+    return expand_read(expand, &wanted) && (wanted & EXPAND_HIDDEN) != 0;
+}
+
 bool names_options_read(struct api_call *call, struct names_options *options)
 {
     struct slice expand = call_param(call, "expand_wildcards");

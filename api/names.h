@@ -34,6 +34,9 @@ struct names_options {
 /* Read the three query parameters over the route's defaults. False: replied 400. */
 MUST_CHECK bool names_options_read(struct api_call *call, struct names_options *options);
 
+/* Does expand_wildcards ask for hidden names? unset: without a word. */
+bool names_wants_hidden(const struct api_call *call, bool unset);
+
 struct names_list {
     struct index **index; /* acquired */
     size_t count;

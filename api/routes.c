@@ -46,6 +46,7 @@
 #define P_STATE                                                                                    \
     " wait_for_metadata_version wait_for_timeout "
 #define P_STREAM " verbose "
+#define P_NODES " level types " P_STATS
 
 static const struct route table[] = {
     {GET | HEAD, "/", info_root, ROUTE_READ, "", "name, cluster and version of the node"},
@@ -197,8 +198,9 @@ static const struct route table[] = {
      "sizes and counters"},
 
     {GET, "/_nodes", nodes_info, ROUTE_READ, P_NAMES, "the node and its address"},
-    {GET, "/_nodes/{metric}", nodes_info, ROUTE_READ, P_NAMES, "the node; stats: its counters"},
-    {GET, "/_nodes/{node}/{metric}", nodes_info, ROUTE_READ, P_NAMES, "the same"},
+    {GET, "/_nodes/{metric}", nodes_info, ROUTE_READ, P_NAMES P_NODES, "the node; stats: its counters"},
+    {GET, "/_nodes/{node}/{metric}", nodes_info, ROUTE_READ, P_NAMES P_NODES, "the same"},
+    {GET, "/_nodes/{node}/{metric}/{part}", nodes_info, ROUTE_READ, P_NAMES P_NODES, "the same"},
     {POST, "/{index}/_close", indices_close, ROUTE_WRITE, P_NAMES "wait_for_active_shards",
      "refuse single writes and reads of an index"},
     {POST, "/{index}/_open", indices_open, ROUTE_WRITE, P_NAMES "wait_for_active_shards",
@@ -305,8 +307,8 @@ static const struct route table[] = {
     {GET, "/_cat/allocation", cat_allocation, ROUTE_READ, P_CAT, "disk space as a table"},
     {GET, "/_cat/allocation/{node}", cat_allocation, ROUTE_READ, P_CAT, "disk space as a table"},
 
-    {PUT, "/{index}/_block/{block}", indices_block, ROUTE_WRITE, P_NAMES,
-     "refuse writes, reads or changes of an index"},
+    {PUT | DELETE, "/{index}/_block/{block}", indices_block, ROUTE_WRITE, P_NAMES,
+     "refuse writes, reads or changes of an index; or allow them again"},
     {POST, "/{index}/_rollover", rollover_post, ROUTE_WRITE | ROUTE_BODY,
      P_NAMES "dry_run wait_for_active_shards", "begin the next index of an alias or data stream"},
     {POST, "/{index}/_rollover/{name}", rollover_post, ROUTE_WRITE | ROUTE_BODY,

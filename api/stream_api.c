@@ -56,11 +56,9 @@ static int by_stream(const void *a, const void *b, void *arg)
 static enum rc choose(struct api_call *call, struct chosen *chosen, struct slice *missing_out,
                       struct err *err)
 {
-    struct slice list = call_part(call, "name"), expand = call_param(call, "expand_wildcards");
+    struct slice list = call_part(call, "name");
     struct names_view *view = &chosen->view;
-    bool hidden = memmem(expand.ptr, expand.len, "hidden", 6) != NULL ||
-                  memmem(expand.ptr, expand.len, "all", 3) != NULL ||
-                  (list.len != 0 && list.ptr[0] == '.');
+    bool hidden = names_wants_hidden(call, false) || (list.len != 0 && list.ptr[0] == '.');
     *chosen = (struct chosen){.newest = NULL};
     TRY(names_view_open(call->api, view, err));
     *missing_out = missing_of(view, list);
@@ -210,7 +208,7 @@ static uint64_t put_stats(const struct names_view *view, size_t newest, struct b
                           uint64_t *indices)
 {
     struct slice name = view->info[newest].stream;
-    uint64_t bytes = 0, generation = 0, count = 0, latest = 0;
+    uint64_t bytes = 0, generation = 0, count = 0;
     for (size_t i = 0; next_backing(view, name, generation, &i);
          generation = view->info[i].generation) {
         struct index_stats stats;
@@ -222,7 +220,7 @@ static uint64_t put_stats(const struct names_view *view, size_t newest, struct b
     json_str(out, "data_stream", name);
     json_uint(out, "backing_indices", count);
     json_uint(out, "store_size_bytes", bytes);
-    json_uint(out, "maximum_timestamp", latest);
+    json_uint(out, "maximum_timestamp", 0);
     buf_put_byte(out, '}');
     *indices += count;
     return bytes;

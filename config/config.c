@@ -564,7 +564,8 @@ void config_print_example(struct buf *out)
             continue;
         }
         describe(o, allowed, sizeof allowed);
-        buf_printf(out, "\n# %c%s\n# (%s)\n#%s: %s\n", toupper((unsigned char)o->help[0]),
-                   o->help + 1, allowed, o->name, *o->value ? o->value : "\"\"");
+        const char *quote = isalnum((unsigned char)*o->value) || *o->value == '.' ? "" : "\"";
+        buf_printf(out, "\n# %c%s\n# (%s)\n#%s: %s%s%s\n", toupper((unsigned char)o->help[0]),
+                   o->help + 1, allowed, o->name, quote, o->value, quote);
     }
 }

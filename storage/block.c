@@ -82,14 +82,13 @@ static enum rc header_supported(const uint8_t *p, const struct block_header *hea
         {"layout", p[5], p[5] <= LAYOUT_COLUMNAR},
         {"codec", p[6], p[6] <= CODEC_ZSTD},
         {"dictionary", head->dictionary, head->dictionary == 0 || p[6] == CODEC_ZSTD},
-        {"auxiliary frame of length", head->aux_raw,
-         p[5] == LAYOUT_COLUMNAR || head->aux_raw == 0},
+        {"auxiliary frame of length", head->aux_raw, p[5] == LAYOUT_COLUMNAR || head->aux_raw == 0},
         {"set of flags", block_flags(p), (block_flags(p) & ~(unsigned)FLAGS_KNOWN) == 0},
     };
     for (size_t i = 0; i < ARRAY_LEN(fields); i++)
         if (!fields[i].known)
             return block_bad(err, RC_UNSUPPORTED, head->index_no, head->first_seq,
-                       "%s %u is unknown to this release", fields[i].what, fields[i].value);
+                             "%s %u is unknown to this release", fields[i].what, fields[i].value);
     return RC_OK;
 }
 
@@ -114,16 +113,16 @@ enum rc block_check(struct slice record, uint32_t index_no, uint64_t first_seq,
     if (!header_parse(record.ptr, &head))
         return block_bad(err, RC_CORRUPT, index_no, first_seq, "lengths in the header");
     if (head.record_len > record.len)
-        return block_bad(err, RC_CORRUPT, index_no, first_seq, "ends early: %zu bytes of %zu", record.len,
-                   head.record_len);
+        return block_bad(err, RC_CORRUPT, index_no, first_seq, "ends early: %zu bytes of %zu",
+                         record.len, head.record_len);
     size_t frames = (size_t)head.meta_len + head.data_len + head.aux_len;
     if (block_checksum(record.ptr, frames) != get_u64(record.ptr + BLOCK_CHECKSUM_AT))
         return block_bad(err, RC_CORRUPT, index_no, first_seq, "checksum");
     if (head.index_no != index_no || head.first_seq != first_seq)
         return block_bad(err, RC_CORRUPT, index_no, first_seq,
-                   "another block lies there: index %u, "
-                   "seq %llu",
-                   head.index_no, (unsigned long long)head.first_seq);
+                         "another block lies there: index %u, "
+                         "seq %llu",
+                         head.index_no, (unsigned long long)head.first_seq);
     TRY(header_supported(record.ptr, &head, err));
     *out = head;
     return RC_OK;

@@ -6,8 +6,8 @@
  *       anything of it is decompressed, every time it comes from disk.
  *   B3  a document comes back byte for byte.
  *   B4  a frame that would grow is stored raw.
- * Layout "plain": documents one after another in the data frame. Layout "columnar": taken apart into
- * the data and auxiliary frames (storage/columnar.h). All else is in the meta frame. */
+ * Layout "plain": documents one after another in the data frame. Layout "columnar": taken apart
+ * into the data and auxiliary frames (storage/columnar.h). All else is in the meta frame. */
 #ifndef STOWD_BLOCK_H
 #define STOWD_BLOCK_H
 
@@ -25,9 +25,9 @@ enum row_kind {
 /* One row. Slices are borrowed: from the caller when packing, from the block when reading. */
 struct row {
     uint64_t seq;
-    uint64_t version;  /* >= 1 */
-    uint64_t nonce;    /* of the run that wrote it, 56 bits */
-    uint32_t term;     /* ordinal of that run for the index, >= 1: _primary_term */
+    uint64_t version; /* >= 1 */
+    uint64_t nonce;   /* of the run that wrote it, 56 bits */
+    uint32_t term;    /* ordinal of that run for the index, >= 1: _primary_term */
     enum row_kind kind;
     struct slice id;      /* ROW_CLIENT, ROW_TOMBSTONE: 1 .. 512 bytes; else empty */
     struct slice routing; /* empty: none */
@@ -42,7 +42,7 @@ void made_id_format(uint64_t nonce, uint64_t seq, char out[MADE_ID_LEN]);
 bool made_id_parse(struct slice id, uint64_t *nonce_out, uint64_t *seq_out);
 
 #define BLOCK_HEADER_BYTES 64
-#define BLOCK_ALIGN 64
+#define BLOCK_ALIGN        64
 
 struct block_header {
     uint8_t format;
@@ -56,7 +56,7 @@ struct block_header {
     uint32_t meta_len, meta_raw;
     uint32_t data_len, data_raw; /* raw: the documents, or what became of them */
     uint32_t aux_len, aux_raw;   /* 0 in layout plain */
-    size_t record_len; /* header and frames, padded to BLOCK_ALIGN */
+    size_t record_len;           /* header and frames, padded to BLOCK_ALIGN */
 };
 
 /* Pack rows into one record, appended to out (padded to BLOCK_ALIGN). Layout columnar becomes plain
@@ -100,8 +100,8 @@ struct slice block_data_frame(const struct block *block);
 uint64_t block_docs_bytes(const struct block *block);
 /* Row by position, all but id and doc. Slices live as long as the block. */
 void block_row(const struct block *block, size_t i, struct row *out);
-/* Its id (empty for made rows) and document (BLOCK_ALL only; empty for tombstones): in the block, or
- * put together in scratch, whose content goes. RC_CORRUPT, RC_NOMEM. */
+/* Its id (empty for made rows) and document (BLOCK_ALL only; empty for tombstones): in the block,
+ * or put together in scratch, whose content goes. RC_CORRUPT, RC_NOMEM. */
 MUST_CHECK enum rc block_id(const struct block *block, size_t i, struct buf *scratch,
                             struct slice *id_out, struct err *err);
 MUST_CHECK enum rc block_doc(const struct block *block, size_t i, struct buf *scratch,
@@ -113,8 +113,8 @@ struct block_scratch {
 };
 void block_scratch_done(struct block_scratch *scratch);
 /* The whole row, its document only in a block opened with BLOCK_ALL. */
-MUST_CHECK enum rc block_row_all(const struct block *block, size_t i,
-                                 struct block_scratch *scratch, struct row *out, struct err *err);
+MUST_CHECK enum rc block_row_all(const struct block *block, size_t i, struct block_scratch *scratch,
+                                 struct row *out, struct err *err);
 /* Position of a seq, or RC_NOT_FOUND. */
 MUST_CHECK enum rc block_find(const struct block *block, uint64_t seq, size_t *i_out);
 

@@ -35,8 +35,9 @@ uint64_t block_checksum(const uint8_t *record, size_t frames_len);
 /* Flags of a record's header. */
 unsigned block_flags(const uint8_t *record);
 /* Fill err with what is wrong about a block, and return rc. */
-PRINTF_LIKE(5, 6) enum rc block_bad(struct err *err, enum rc rc, uint32_t index_no,
-                                    uint64_t first_seq, const char *fmt, ...);
+PRINTF_LIKE(5, 6)
+enum rc block_bad(struct err *err, enum rc rc, uint32_t index_no, uint64_t first_seq,
+                  const char *fmt, ...);
 
 static inline size_t packed_bytes(size_t count, unsigned width)
 {

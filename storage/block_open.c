@@ -35,8 +35,8 @@ struct block {
     uint8_t *kinds;
     uint8_t *ids; /* as they are, or the column's streams */
     uint8_t *routings;
-    uint8_t *docs; /* data frame, then auxiliary frame; NULL: BLOCK_META */
-    uint64_t docs_bytes; /* of all documents together */
+    uint8_t *docs;             /* data frame, then auxiliary frame; NULL: BLOCK_META */
+    uint64_t docs_bytes;       /* of all documents together */
     struct columnar *columnar; /* NULL: layout plain, or BLOCK_META */
     struct column id_column;
     struct arena id_arena;
@@ -296,7 +296,7 @@ static enum rc build(const struct block_header *head, struct slice meta, bool do
         return block_bad(err, RC_CORRUPT, head->index_no, head->first_seq, "meta frame: runs");
     if ((features & ~(uint64_t)FEATURES_KNOWN) != 0)
         return block_bad(err, RC_UNSUPPORTED, head->index_no, head->first_seq,
-                   "features %llu are unknown to this release", (unsigned long long)features);
+                         "features %llu are unknown to this release", (unsigned long long)features);
     struct block plan = {
         .head = *head, .run_count = (size_t)run_count, .docs_bytes = head->data_raw};
     /* Bytes of names are among what is left to read. */
@@ -311,6 +311,7 @@ static enum rc build(const struct block_header *head, struct slice meta, bool do
     const char *part;
     enum rc rc = read_meta(&r, features, b, &part);
     if (rc == RC_OK) {
+        b->memory += b->id_arena.memory;
         *out = b;
         return RC_OK;
     }
@@ -330,9 +331,9 @@ static enum rc take_data(const struct block_header *head, struct dict *dict, str
         return block_bad(err, RC_CORRUPT, head->index_no, head->first_seq,
                          "its dictionary %u is missing", head->dictionary);
     enum rc rc = dict_decompress(dict, frame, dst, head->data_raw, &why);
-    return rc == RC_OK ? RC_OK
-                       : block_bad(err, rc, head->index_no, head->first_seq, "data frame: %s",
-                                   why.msg);
+    return rc == RC_OK
+               ? RC_OK
+               : block_bad(err, rc, head->index_no, head->first_seq, "data frame: %s", why.msg);
 }
 
 /* A frame in its raw form, to dst. */

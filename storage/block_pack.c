@@ -239,8 +239,7 @@ static enum rc put_record(struct block_header *head, const struct frames *f, str
 {
     size_t start = out->len;
     bool meta_raw = false, data_raw = false, aux_raw = false;
-    if (!buf_reserve(out, BLOCK_HEADER_BYTES + BLOCK_ALIGN +
-                              codec_bound(head->codec, f->meta.len) +
+    if (!buf_reserve(out, BLOCK_HEADER_BYTES + BLOCK_ALIGN + codec_bound(head->codec, f->meta.len) +
                               codec_bound(head->codec, f->data.len) +
                               codec_bound(head->codec, f->aux.len)))
         return RC_NOMEM;

@@ -21,10 +21,10 @@
 /* Segments kept open for appending, over all indices. */
 #define WRITERS_MAX 64
 /* How often the thread looks at the log while there is something to carry over. */
-#define LOOK_MS 200
+#define LOOK_MS  200
 #define RETRY_MS 1000
 /* Without any write: open blocks that are idle are looked for this often. */
-#define QUIET_MS 30000
+#define QUIET_MS       30000
 #define SPACE_CHECK_MS 100
 /* A piece of an id run counts as one key of a transaction for each so many bytes. */
 #define PIECE_KEY_BYTES 1024
@@ -58,9 +58,8 @@ static bool cut(struct index *ix, bool seal, uint64_t head, uint64_t capacity, e
         ix->cut = true;
         ix->cut_tickets = ix->ticket_next;
         ix->cut_pending = ix->pending_count;
-        ix->cut_packed = ix->open != NULL && rows_count(ix->open) != 0
-                             ? rows_first_seq(ix->open)
-                             : ix->next_seq;
+        ix->cut_packed =
+            ix->open != NULL && rows_count(ix->open) != 0 ? rows_first_seq(ix->open) : ix->next_seq;
         ix->cut_next = ix->next_seq;
     }
     pthread_mutex_unlock(&ix->table);
@@ -161,8 +160,8 @@ static enum rc write_block(struct index *ix, const struct pending *p, struct pla
         checkpoint_abandon_segment(ix);
         return dict_rc;
     }
-    struct segment_entry entry = {.first_seq = p->first_seq, .last_seq = p->last_seq,
-                                  .rows = p->rows_count};
+    struct segment_entry entry = {
+        .first_seq = p->first_seq, .last_seq = p->last_seq, .rows = p->rows_count};
     enum rc rc = segment_append(w, buf_slice(&p->record), &entry, &at, err);
     if (rc != RC_OK) { /* K3 */
         checkpoint_abandon_segment(ix);
@@ -295,8 +294,7 @@ static enum rc carry_ids(struct carrier *c, struct index *ix, struct idrun_list 
         return RC_NOMEM;
     for (size_t i = 0; i <= t->mask; i++)
         if (t->slot[i].seq != IDMAP_NONE)
-            list[n++] =
-                (struct idrun_entry){t->slot[i].hash, t->slot[i].seq, t->slot[i].tombstone};
+            list[n++] = (struct idrun_entry){t->slot[i].hash, t->slot[i].seq, t->slot[i].tombstone};
     idrun_sort(list, n);
     c->idrun = (struct idrun){ix->next_idrun, idrun_bits(n), n};
     enum rc rc = idrun_write(list, n, c->idrun.bits, carry_piece, c, err);
@@ -354,8 +352,8 @@ static void drop_carried(struct index *ix, const struct place *places, struct id
         bytes += p->record.len;
         ix->block_raw_bytes += p->raw_bytes;
         ix->disk_bytes += places[i].len;
-        ix->short_blocks += p->raw_bytes < index_block_target(ix) / 2 &&
-                            p->rows_count < LIMIT_BLOCK_ROWS / 2;
+        ix->short_blocks +=
+            p->raw_bytes < index_block_target(ix) / 2 && p->rows_count < LIMIT_BLOCK_ROWS / 2;
         if (gone != NULL)
             gone[i] = ix->pending[i];
         else

@@ -6,8 +6,8 @@
  *
  *   P1  a row is dropped only when the catalog says that it is dead and no snapshot needs it. Its
  *       dead bit stays: below packed_seq a seq is a row in a block or its bit is set.
- *   P2  a tombstone is dropped only when it is older than index.gc_deletes and nothing on disk holds
- *       an older dead row, in a block or where one was: a rebuild from the segments alone must not
+ *   P2  a tombstone is dropped only when it is older than index.gc_deletes and nothing on disk
+ * holds an older dead row, in a block or where one was: a rebuild from the segments alone must not
  *       bring one back. So rows go in one pass, their tombstones in a later one.
  *   P3  a segment goes when nothing names it any more.
  *   P4  one step holds store.layout for at most STEP_BLOCKS blocks, so that checkpoints go on. */
@@ -21,9 +21,9 @@
 #define LIST_BLOCKS 512
 /* Joining begins with so many short blocks; a segment is rewritten when less than this part of its
  * bytes is live. */
-#define JOIN_FROM 16
+#define JOIN_FROM    16
 #define LIVE_PERCENT 60
-#define TICK_MS 1000
+#define TICK_MS      1000
 
 /* A block of the survey. */
 struct item {
@@ -141,12 +141,12 @@ static enum rc check_gap(const struct survey *survey, uint64_t from, uint64_t to
     if (from >= to)
         return RC_OK;
     TRY(count_bits(survey->ix, from, to - 1, &bits, err));
-    return bits == to - from ? RC_OK
-                             : err_set(err, RC_CORRUPT, 0,
-                                       "catalog: index %s: no block has the rows from %llu to %llu; "
-                                       "run stowctl rebuild",
-                                       survey->ix->name, (unsigned long long)from,
-                                       (unsigned long long)to - 1);
+    return bits == to - from
+               ? RC_OK
+               : err_set(err, RC_CORRUPT, 0,
+                         "catalog: index %s: no block has the rows from %llu to %llu; "
+                         "run stowctl rebuild",
+                         survey->ix->name, (unsigned long long)from, (unsigned long long)to - 1);
 }
 
 /* P1: what no block has is dead. Else the catalog has lost blocks, and must not be believed when it
@@ -175,8 +175,8 @@ static enum rc survey_load(struct survey *survey, struct err *err)
     size_t n = 0;
     index_dir(survey->ix, dir, sizeof dir);
     for (uint64_t from = 0;; from = list[n - 1].first_seq + 1) {
-        TRY(catalog_list_blocks(survey->ix->store->catalog, survey->ix->number, from, list, LIST_BLOCKS,
-                                &n, err));
+        TRY(catalog_list_blocks(survey->ix->store->catalog, survey->ix->number, from, list,
+                                LIST_BLOCKS, &n, err));
         for (size_t i = 0; i < n; i++)
             TRY(survey_block(survey, &list[i], err));
         if (n < LIST_BLOCKS)
@@ -248,8 +248,8 @@ enum rc index_recount(struct index *index, struct err *err)
             index->rows_total += p->rows;
             index->raw_bytes += p->raw_bytes;
             index->block_bytes += p->len;
-            index->short_blocks += p->raw_bytes < index_block_target(index) / 2 &&
-                                   p->rows < LIMIT_BLOCK_ROWS / 2;
+            index->short_blocks +=
+                p->raw_bytes < index_block_target(index) / 2 && p->rows < LIMIT_BLOCK_ROWS / 2;
             dead += survey.item[i].dead;
             if (p->last_seq >= index->next_seq)
                 index->next_seq = p->last_seq + 1;
@@ -302,7 +302,8 @@ static void choose_short(struct survey *survey, bool force)
     for (size_t i = 0; i < survey->count;) {
         size_t to = i, shorts = 0;
         uint64_t raw = 0;
-        while (to < survey->count && (is_short(survey, &survey->item[to]) || survey->item[to].chosen)) {
+        while (to < survey->count &&
+               (is_short(survey, &survey->item[to]) || survey->item[to].chosen)) {
             shorts += is_short(survey, &survey->item[to]);
             raw += survey->item[to].place.raw_bytes;
             to++;
@@ -355,8 +356,8 @@ static enum rc append_block(struct step *s, struct slice record, const struct ro
     struct segment_writer *w = NULL;
     uint64_t at = 0;
     TRY(checkpoint_segment(s->ix, &w, err));
-    struct segment_entry entry = {.first_seq = rows[0].seq, .last_seq = rows[count - 1].seq,
-                                  .rows = (uint32_t)count};
+    struct segment_entry entry = {
+        .first_seq = rows[0].seq, .last_seq = rows[count - 1].seq, .rows = (uint32_t)count};
     struct block_header head;
     TRY(block_header_read(record, &head, err));
     TRY(index_dict_to_segment(s->ix, w, head.dictionary, err));
@@ -408,8 +409,8 @@ out:
 
 static enum rc keep_row(struct step *s, const struct row *row, struct err *err)
 {
-    if (s->count != 0 && (s->docs.len + row->doc.len > index_block_target(s->ix) ||
-                          s->count == LIMIT_BLOCK_ROWS))
+    if (s->count != 0 &&
+        (s->docs.len + row->doc.len > index_block_target(s->ix) || s->count == LIMIT_BLOCK_ROWS))
         TRY(flush_built(s, err));
     if (!grow((void **)&s->built, &s->cap, s->count, sizeof *s->built))
         return RC_NOMEM;
@@ -549,7 +550,8 @@ static enum rc rewrite_chosen(struct survey *survey, size_t *steps_out, struct e
         while (to < survey->count && to - i < STEP_BLOCKS && survey->item[to].chosen)
             to++;
         pthread_mutex_lock(&store->layout);
-        /* A checkpoint that failed half-way has dead rows in the catalog that it will name again. */
+        /* A checkpoint that failed half-way has dead rows in the catalog that it will name again.
+         */
         if (atomic_load(&survey->ix->deleted) || survey->ix->cut)
             rc = RC_NOT_FOUND;
         else
@@ -601,7 +603,8 @@ static void remove_segments(struct survey *survey)
         struct err ignored = {0};
         bool named = ix->segment != NULL && segment_number(ix->segment) == s->number;
         for (size_t k = 0; k < survey->count; k++)
-            named = named || (survey->item[k].place.segment == s->number && !survey->item[k].chosen);
+            named =
+                named || (survey->item[k].place.segment == s->number && !survey->item[k].chosen);
         if (named)
             continue;
         if (ix->dict_next > 1 && forget_dicts(ix, s->number, &ignored) != RC_OK)

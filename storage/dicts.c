@@ -16,10 +16,13 @@
 
 /* Training begins when so many raw bytes are packed, and reads at most so many bytes of frames. */
 #define TRAIN_FROM_RAW   (8 * MIB)
-#define TRAIN_SAMPLE_MAX (12 * MIB)
+#define TRAIN_SAMPLE_MAX (5 * MIB)
 /* Every so many-th sample is kept out of the training and tells what it is worth. */
 #define HOLD_OUT 5
 #define SAMPLE_BYTES (16 * KIB)
+
+/* The second size is tried only where the first one's gain is so many times its own bytes. */
+#define LARGER_FROM 4
 
 struct dict_key {
     uint8_t bytes[12];
@@ -339,7 +342,7 @@ static int64_t saving(const struct index *ix, const struct samples *s, struct di
 static struct dict *train_best(struct index *ix, const struct samples *s, uint32_t number,
                                uint64_t raw_all)
 {
-    static const size_t sizes[] = {32 * KIB, 64 * KIB, 112 * KIB};
+    static const size_t sizes[] = {48 * KIB, 112 * KIB};
     struct dict *best = NULL;
     double best_gain = 0;
     for (size_t i = 0; i < ARRAY_LEN(sizes) && s->raw != 0; i++) {
@@ -357,7 +360,10 @@ static struct dict *train_best(struct index *ix, const struct samples *s, uint32
             }
             dict_release(d);
         }
+        bool larger = best_gain > LARGER_FROM * (double)bytes.len;
         buf_done(&bytes);
+        if (!larger)
+            break;
     }
     return best;
 }

@@ -184,7 +184,8 @@ enum rc index_candidates_deep(struct index *index, const uint64_t *hashes, size_
                 if (seqs_out[i] == SEQ_NONE || seqs[k] > seqs_out[i])
                     seqs_out[i] = seqs[k];
             if (rc != RC_OK)
-                err_set(err, rc, 0, "catalog: id run %u of index %s is damaged; run stowctl rebuild",
+                err_set(err, rc, 0,
+                        "catalog: id run %u of index %s is damaged; run stowctl rebuild",
                         run->number, index->name);
         }
     }

@@ -151,6 +151,12 @@ static enum rc pin_place(struct row_reader *r, struct index *index, const struct
     if (rc == RC_OK)
         rc = open_record(r, index, slice_of(record, place->len), place->first_seq, &block, err);
     free(record);
+    /* A header byte that was flipped, or a later release: whoever asks can't have it either way. */
+    if (rc == RC_UNSUPPORTED) {
+        struct err why = *err;
+        *err = (struct err){0};
+        rc = err_set(err, RC_CORRUPT, 0, "%.200s: damage, or a later release wrote it", why.msg);
+    }
     if (rc == RC_OK)
         rc = pin_opened(r, &key, block);
 out:
@@ -260,8 +266,7 @@ enum rc row_reader_doc(struct row_reader *reader, struct row *row, struct err *e
 static enum rc find_pinned(struct row_reader *r, uint64_t seq, struct row *out, struct err *err)
 {
     size_t i;
-    enum rc rc =
-        r->rows != NULL ? rows_find(r->rows, seq, &i) : block_find(r->block, seq, &i);
+    enum rc rc = r->rows != NULL ? rows_find(r->rows, seq, &i) : block_find(r->block, seq, &i);
     return rc == RC_OK ? row_reader_row(r, i, out, err) : rc;
 }
 
@@ -296,8 +301,8 @@ enum rc index_is_dead(struct index *index, uint64_t seq, bool *out, struct err *
     return RC_OK;
 }
 
-/* A made id: the row at its seq, if it is one of that run and not dead. *dead_out: another row of the
- * id may have come since the client's ids were searched. */
+/* A made id: the row at its seq, if it is one of that run and not dead. *dead_out: another row of
+ * the id may have come since the client's ids were searched. */
 static enum rc find_made(struct row_reader *reader, struct index *index, struct slice id,
                          bool *dead_out, struct row *out, struct err *err)
 {

@@ -14,8 +14,8 @@
 /* A row or a block out of the log. */
 struct piece {
     uint64_t first_seq, last_seq;
-    struct row row;    /* a row; its slices lie in a body that replay keeps … */
-    struct buf record; /* … or a block */
+    struct row row;     /* a row; its slices lie in a body that replay keeps … */
+    struct buf record;  /* … or a block */
     uint32_t raw_bytes; /* of its documents */
 };
 
@@ -416,7 +416,8 @@ static void sweep_dir(const char *name, void *arg)
     if (rmdir(path) != 0)
         store_event(s->store, 1,
                     "%s belongs to no index of the catalog: stowctl rebuild brings it back, or "
-                    "remove it", path);
+                    "remove it",
+                    path);
 }
 
 /* ---- the whole */
@@ -491,8 +492,7 @@ enum rc recover_store(struct store *store, struct wal_start *start, struct err *
         TRY_OUT(repeat_effects(store, rp.list[i].index, err));
     }
     if (torn) {
-        store_event(store, 0, "replayed %llu log records",
-                    (unsigned long long)rp.records);
+        store_event(store, 0, "replayed %llu log records", (unsigned long long)rp.records);
         TRY_OUT(checkpoint_run(store, true, 0, err));
         for (size_t i = 0; i < rp.count; i++)
             TRY_OUT(index_recount(rp.list[i].index, err));

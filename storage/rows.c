@@ -3,6 +3,7 @@
  * entry a row; the count is the only thing that changes under a reader. */
 #include "storage/rows.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 /* One longest id and one longest routing always fit behind a growth. */
@@ -20,6 +21,7 @@ struct entry {
 };
 
 struct rows {
+    size_t memory; /* of all of it */
     atomic_size_t refs;
     atomic_size_t count;
     size_t count_max, docs_max, names_max;
@@ -32,10 +34,54 @@ struct rows {
     uint8_t *names;
 };
 
+/* ---- spare memory: the batch of one block is as large as that of the next, and fresh memory costs
+ * a page fault for each 4 KB */
+
+#define SPARES       16
+#define SPARE_MIN    (64 * 1024)
+#define SPARES_BYTES (8 * 1024 * 1024)
+
+static struct {
+    pthread_mutex_t lock;
+    struct rows *slot[SPARES];
+    size_t bytes;
+} spare = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct rows *spare_take(size_t memory)
+{
+    struct rows *found = NULL;
+    pthread_mutex_lock(&spare.lock);
+    for (size_t i = 0; memory >= SPARE_MIN && found == NULL && i < SPARES; i++) {
+        struct rows *r = spare.slot[i];
+        if (r != NULL && r->memory >= memory && r->memory / 2 <= memory) {
+            found = r;
+            spare.slot[i] = NULL;
+            spare.bytes -= r->memory;
+        }
+    }
+    pthread_mutex_unlock(&spare.lock);
+    if (found == NULL && (found = malloc(memory)) != NULL)
+        found->memory = memory;
+    return found;
+}
+
+static void spare_give(struct rows *rows)
+{
+    pthread_mutex_lock(&spare.lock);
+    for (size_t i = 0; rows != NULL && rows->memory >= SPARE_MIN && i < SPARES; i++)
+        if (spare.slot[i] == NULL && spare.bytes + rows->memory <= SPARES_BYTES) {
+            spare.slot[i] = rows;
+            spare.bytes += rows->memory;
+            rows = NULL;
+        }
+    pthread_mutex_unlock(&spare.lock);
+    free(rows);
+}
+
 static struct rows *rows_alloc(size_t docs, size_t names, size_t count)
 {
     size_t head = sizeof(struct rows) + count * sizeof(struct entry);
-    struct rows *r = malloc(head + docs + names);
+    struct rows *r = spare_take(head + docs + names);
     if (r == NULL)
         return NULL;
     atomic_init(&r->refs, 1);
@@ -85,7 +131,7 @@ struct rows *rows_retain(struct rows *rows)
 void rows_release(struct rows *rows)
 {
     if (rows != NULL && atomic_fetch_sub_explicit(&rows->refs, 1, memory_order_acq_rel) == 1)
-        free(rows);
+        spare_give(rows);
 }
 
 bool rows_append(struct rows *rows, const struct row *row)

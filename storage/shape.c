@@ -301,12 +301,16 @@ static bool take_apart(struct apart *a, struct slice doc, struct slice *values)
 /* A path may come twice (duplicate keys; a collision): each slot gets one of its own. */
 static void part_paths(struct apart *a)
 {
-    for (uint32_t i = 1; i < a->slots; i++)
-        for (uint32_t j = 0; j < i; j++)
-            if (a->slot[j].path == a->slot[i].path) {
+    uint16_t seen[2 * SHAPE_SLOTS_MAX] = {0}; /* slot + 1 by path; 0 free */
+    for (uint32_t i = 0; i < a->slots; i++) {
+        size_t at = a->slot[i].path % ARRAY_LEN(seen);
+        for (; seen[at] != 0; at = (at + 1) % ARRAY_LEN(seen))
+            if (a->slot[seen[at] - 1].path == a->slot[i].path) {
                 a->slot[i].path = mix(a->slot[i].path, i + 1);
-                j = UINT32_MAX; /* look again from the first */
+                at = a->slot[i].path % ARRAY_LEN(seen) - 1; /* once more, from its new place */
             }
+        seen[at] = (uint16_t)(i + 1);
+    }
 }
 
 static bool table_room(struct shape_table *t)

@@ -84,7 +84,8 @@ static enum rc dead_chunk(struct index *ix, uint64_t chunk, uint8_t bits[CATALOG
     uint8_t carried[CATALOG_DEAD_BYTES];
     memset(bits, 0, CATALOG_DEAD_BYTES);
     pthread_mutex_lock(&ix->table);
-    for (uint64_t i = 0; ix->dead.count + ix->dead_frozen.count != 0 && i < CATALOG_DEAD_SEQS; i++) {
+    for (uint64_t i = 0; ix->dead.count + ix->dead_frozen.count != 0 && i < CATALOG_DEAD_SEQS;
+         i++) {
         uint64_t seq = chunk * CATALOG_DEAD_SEQS + i;
         if (seqset_has(&ix->dead, seq) || seqset_has(&ix->dead_frozen, seq))
             bits[i / 8] = (uint8_t)(bits[i / 8] | 1u << (i % 8));

@@ -76,8 +76,8 @@ static void log_failed(void *arg, const struct err *err)
 
 static const char node_name[] = "node";
 
-enum rc store_save_node(struct catalog_txn *txn, struct store *store,
-                        const struct wal_start *start, struct err *err)
+enum rc store_save_node(struct catalog_txn *txn, struct store *store, const struct wal_start *start,
+                        struct err *err)
 {
     uint8_t v[1 + 16 + 16 + 4 * 8 + 4];
     v[0] = 1;
@@ -116,8 +116,8 @@ static enum rc check_new(struct store *store, struct err *err)
     snprintf(path, sizeof path, "%s/indices", store->path);
     TRY(io_list(path, count_name, &n, err));
     return n == 0 ? RC_OK
-                  : err_set(err, RC_CORRUPT, 0, "catalog: empty, but %s is not; run stowctl rebuild",
-                            path);
+                  : err_set(err, RC_CORRUPT, 0,
+                            "catalog: empty, but %s is not; run stowctl rebuild", path);
 }
 
 enum rc store_load_node(struct store *store, struct wal_start *start, struct err *err)
@@ -125,8 +125,10 @@ enum rc store_load_node(struct store *store, struct wal_start *start, struct err
     struct buf b = {0};
     enum rc rc = catalog_get(store->catalog, KIND_NODE, SLICE_LIT(node_name), &b, err);
     if (rc == RC_OK && (b.len != 69 || b.ptr[0] != 1)) {
-        rc = err_set(err, RC_UNSUPPORTED, 0, "catalog: node value of format %u, written by a later "
-                     "release?", b.len == 0 ? 0 : b.ptr[0]);
+        rc = err_set(err, RC_UNSUPPORTED, 0,
+                     "catalog: node value of format %u, written by a later "
+                     "release?",
+                     b.len == 0 ? 0 : b.ptr[0]);
     } else if (rc == RC_OK) {
         memcpy(store->ids_raw, b.ptr + 1, 32);
         *start = (struct wal_start){get_u64(b.ptr + 33), get_u64(b.ptr + 41), get_u64(b.ptr + 49),
@@ -376,8 +378,8 @@ enum rc store_meta_get(struct store *store, char kind, struct slice name, struct
 }
 
 enum rc store_meta_each(struct store *store, char kind,
-                        enum rc (*fn)(struct slice name, struct slice value, void *arg),
-                        void *arg, struct err *err)
+                        enum rc (*fn)(struct slice name, struct slice value, void *arg), void *arg,
+                        struct err *err)
 {
     return catalog_each(store->catalog, kind, fn, arg, err);
 }

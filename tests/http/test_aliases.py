@@ -267,3 +267,5 @@ def test_add_block(client, index):
     assert client.put(f"/none-{index}/_block/write").status == 404
     state = client.get(f"/_cluster/state/blocks/{index}").json["blocks"]["indices"][index]
     assert list(state) == ["8"]
+    assert client.delete(f"/{index}/_block/write").json["indices"] == [{"name": index, "unblocked": True}]
+    assert client.put_doc(index, "1", b"{}").status == 201

@@ -128,8 +128,10 @@ def test_uncached_password_with_body_and_expect(guarded, admin, index):
     """The connection waits for the verification before it reads the body."""
     user(guarded.data, "add", "fresh", "write", password="as yet unseen")
     header = basic("fresh", "as yet unseen")
+    guarded.process.send_signal(1)
     assert wait_until(lambda: Client(guarded.port).get("/", headers=header).status == 200, 15, 1)
     user(guarded.data, "passwd", "fresh", password="something else")
+    guarded.process.send_signal(1)
     header = basic("fresh", "something else")
     body = bulk_body(index, [(str(n), b'{"x":"%s"}' % (b"y" * 500)) for n in range(1000)])
     deadline = time.monotonic() + 15
@@ -365,11 +367,43 @@ def test_items_are_judged_one_by_one(admin, people):
     assert admin.delete("/secret-i,logs-i").status == 200
 
 
-def test_unknown_routes_are_closed(people):
-    for name, c in people.items():
-        assert c.post("/_reindex", {"source": {"index": "logs-a"}, "dest": {"index": "logs-b"}}).status in (400, 403), name
-        refused(c.put("/_cluster/settings", {}), 403) if c.put("/_cluster/settings", {}).status != 405 else None
-        refused(c.get("/_metrics"), 403)
+def test_what_concerns_the_whole_node(admin, people):
+    for c in people.values():
+        for method, target, body in (("PUT", "/_cluster/settings", {}), ("GET", "/_metrics", None), ("GET", "/_tasks", None),
+                                     ("PUT", "/_ilm/policy/p", {"policy": {}}), ("GET", "/_data_stream", None),
+                                     ("POST", "/_aliases", {"actions": []}), ("PUT", "/_index_template/t", {})):
+            refused(c.request(method, target, body), 403)
+        for target in ("/", "/_license", "/_cluster/health", "/_nodes/http", "/_cat/health", "/_template", "/_xpack"):
+            assert c.get(target).status == 200, target
+    refused(people["keeper"].put("/logs-hijack", {"aliases": {"payroll": {}}}), 403)
+    assert admin.head("/logs-hijack").status == 404
+
+
+def test_reindex_needs_both_ends(admin, people, index):
+    if admin.post("/_reindex", {}).status == 405:
+        pytest.skip("no _reindex")
+    assert admin.put_doc(index, "1", b"{}").status == 201
+    assert admin.put_doc("logs-from", "1", b"{}").status == 201
+    for name in ("reader", "writer", "keeper"):
+        for source, dest in ((index, "logs-to"), ("logs-from", index)):
+            refused(people[name].post("/_reindex", {"source": {"index": source}, "dest": {"index": dest}}), 403)
+    refused(people["reader"].post("/_reindex", {"source": {"index": "logs-from"}, "dest": {"index": "logs-to"}}), 403)
+    assert admin.head("/logs-to").status == 404
+
+
+def test_searches_see_what_one_may_see(admin, people):
+    assert admin.put_doc("logs-s", "1", b'{"v":1}').status == 201
+    assert admin.put_doc("secret-s", "1", b'{"v":2}').status == 201
+    reader = people["reader"]
+    r = reader.post("/_search", {"size": 1000})
+    if r.status in (400, 405):
+        pytest.skip("no _search")
+    assert all(h["_index"].startswith("logs-") for h in r.json["hits"]["hits"]) and r.json["hits"]["hits"]
+    assert reader.get("/secret-*/_search").json["hits"]["hits"] == []
+    refused(reader.get("/secret-s/_search"), 403)
+    refused(people["writer"].get("/logs-s/_search"), 403)
+    refused(reader.post("/secret-s/_pit?keep_alive=1m"), 403)
+    assert admin.delete("/logs-s,secret-s").status == 200
 
 
 # ---------------------------------------------------------------- API keys

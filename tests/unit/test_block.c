@@ -67,8 +67,8 @@ static void round_trip(const struct codec_spec *spec, const struct row *rows, si
     for (int want = BLOCK_META; want <= BLOCK_ALL; want++) {
         struct block *block = NULL;
         struct err err = {0};
-        assert_int_equal(block_open(record, 9, rows[0].seq, (enum block_want)want, NULL, &block, &err),
-                         RC_OK);
+        assert_int_equal(
+            block_open(record, 9, rows[0].seq, (enum block_want)want, NULL, &block, &err), RC_OK);
         assert_int_equal(block_rows(block), count);
         assert_int_equal(block_head(block)->first_seq, rows[0].seq);
         assert_true(want == BLOCK_META ||
@@ -309,7 +309,10 @@ static void seal_record(struct buf *out)
     "\1"                                                                                           \
     "nonce77"                                                                                      \
     "\1\2" /* one run of two rows */
-#define META(s) {(const uint8_t *)(s), sizeof(s) - 1}
+#define META(s)                                                                                    \
+    {                                                                                              \
+        (const uint8_t *)(s), sizeof(s) - 1                                                        \
+    }
 
 static const struct {
     struct slice meta;

@@ -147,6 +147,33 @@ static void environment(void **state)
     assert_int_equal(config.storage_catalog_map_size, 3 * MIB);
 }
 
+/* security.users.NAME: from all sources, and never in a message. */
+static void users(void **state)
+{
+    (void)state;
+    char entry[] = "STOWD_SECURITY_USERS_OPS=from the environment";
+    char *const vector[] = {entry, NULL};
+    struct err err = {0};
+    assert_int_equal(config_set(&config, "security.users.admin=first=one", "-E", &err), RC_OK);
+    assert_int_equal(config_load_env(&config, vector, &err), RC_OK);
+    assert_int_equal(config_set(&config, "security.users.admin=second", "-E", &err), RC_OK);
+    assert_int_equal(config.user_count, 2);
+    assert_string_equal(config.users[0].name, "admin");
+    assert_string_equal(config.users[0].password, "second");
+    assert_string_equal(config.users[1].name, "ops");
+    assert_string_equal(config.users[1].password, "from the environment");
+    static const char *const wrong[] = {"security.users.a b=hunter2", "security.users.=hunter2",
+                                        "security.user.admin=hunter2",
+                                        "security.users.admin=@/no/such/hunter3"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        err = (struct err){0};
+        assert_int_equal(config_set(&config, wrong[i], "-E", &err), RC_INVALID);
+        assert_null(strstr(err.msg, "hunter2"));
+    }
+    config_forget_users(&config);
+    assert_int_equal(config.user_count, 0);
+}
+
 static enum rc load_text(const char *text, struct err *err)
 {
     char path[] = "/tmp/test_config_XXXXXX";
@@ -164,6 +191,8 @@ static void file_forms(void **state)
     (void)state;
     assert_int_equal(load_text("", NULL), RC_OK);
     assert_int_equal(load_text("# nothing\n---\n", NULL), RC_OK);
+    assert_int_equal(load_text("security:\n  users:\n    amy: secret\n", NULL), RC_OK);
+    assert_string_equal(config.users[0].password, "secret");
     assert_int_equal(load_text("http:\n  # port: 1\nstorage.wal:\n  size: 8mb\n", NULL), RC_OK);
     assert_int_equal(config.storage_wal_size, 8 * MIB);
     assert_int_equal(load_text("http:\n  port: 9400\n  max_in_flight: 8mb\n"
@@ -274,6 +303,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(defaults),        TEST(values),
         TEST(words),           TEST(environment),
+        TEST(users),
         TEST(file_forms),      TEST(file_complaints),
         TEST(help_names_everything), TEST(example_is_what_the_table_says),
     };

@@ -26,10 +26,10 @@ static void make_columns(struct derive_column columns[4], unsigned odd_every)
         if (odd_every != 0 && i % odd_every == odd_every - 1)
             snprintf(texts[3][i], 128, "something else altogether, number %zu", i);
         else if (verb)
-            snprintf(texts[3][i], 128, "%s - \"%s\" gave %s.", texts[0][i], texts[1][i],
+            snprintf(texts[3][i], 128, "%.20s - \"%.9s\" gave %.9s.", texts[0][i], texts[1][i],
                      texts[2][i]);
         else
-            snprintf(texts[3][i], 128, "%s - gave %s.", texts[0][i], texts[2][i]);
+            snprintf(texts[3][i], 128, "%.20s - gave %.9s.", texts[0][i], texts[2][i]);
         for (size_t c = 0; c < 4; c++) {
             columns[c].cells = cells[c];
             columns[c].text = true;
