@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* _alias and _aliases. Under the naming lock a request is first planned (what will the aliases of
- * each index be?) and judged as a whole, then made, index by index: another request sees all of it at
- * one index or nothing. */
+ * each index be?) and judged as a whole, then made, index by index: another request sees all of it
+ * at one index or nothing. */
 #include "api/aliases.h"
 #include "api/handlers.h"
 #include "api/indices.h"
@@ -277,8 +277,8 @@ static int by_name(const void *key, const void *item)
 static enum rc plan_index(struct plan *plan, struct change *change, const struct index *index,
                           struct err *err)
 {
-    struct index **found = bsearch(index, plan->view.index, plan->view.count,
-                                   sizeof *plan->view.index, by_name);
+    struct index **found =
+        bsearch(index, plan->view.index, plan->view.count, sizeof *plan->view.index, by_name);
     if (found == NULL) /* deleted meanwhile */
         return RC_OK;
     size_t i = (size_t)(found - plan->view.index);
@@ -296,8 +296,8 @@ static enum rc plan_index(struct plan *plan, struct change *change, const struct
     return plan->next[i].failed ? err_set(err, RC_NOMEM, 0, "out of memory for aliases") : RC_OK;
 }
 
-/* No alias may have the name of an index or data stream; an index that this request removes does not
- * count. */
+/* No alias may have the name of an index or data stream; an index that this request removes does
+ * not count. */
 static enum rc check_names(struct api *api, const struct plan *plan, const struct change *change,
                            const struct change *all, size_t count, struct err *err)
 {
@@ -359,8 +359,8 @@ static bool gather_marks(const struct plan *plan, size_t i, struct buf *marks)
 {
     struct slice key, stream = plan->view.info[i].stream;
     struct json_value properties, flag;
-    struct json_value aliases = json_value_of(
-        plan->touched[i] ? buf_slice(&plan->next[i]) : plan->view.meta[i]->aliases);
+    struct json_value aliases =
+        json_value_of(plan->touched[i] ? buf_slice(&plan->next[i]) : plan->view.meta[i]->aliases);
     struct json_scan scan = json_enter(aliases);
     while (!plan->gone[i] && aliases.type == JSON_OBJECT && json_member(&scan, &key, &properties)) {
         if (!json_find(properties, "is_write_index", &flag) || flag.type != JSON_TRUE)

@@ -141,8 +141,7 @@ static bool bulk_pipeline_known(struct bulk *bulk, struct slice name)
 }
 
 /* What is wrong with the item alone, appended to reason: its error type, or NULL. */
-static const char *item_fault(struct bulk *bulk, const struct bulk_item *in,
-                              struct buf *reason)
+static const char *item_fault(struct bulk *bulk, const struct bulk_item *in, struct buf *reason)
 {
     struct slice pipeline = in->pipeline.len != 0 ? in->pipeline : bulk->pipeline;
     bool document = in->op == WRITE_INDEX || in->op == WRITE_CREATE;
@@ -266,9 +265,9 @@ static enum names_need item_need(const struct write_item *item)
 {
     /* A delete makes no index, but one with a version of its own leaves that version behind. */
     bool plain_delete = item->op == WRITE_DELETE && item->versioning == VERSION_INTERNAL;
-    return plain_delete                 ? NAMES_WRITE
+    return plain_delete               ? NAMES_WRITE
            : item->op == WRITE_CREATE ? NAMES_APPEND
-                                        : NAMES_WRITE_CREATE;
+                                      : NAMES_WRITE_CREATE;
 }
 
 /* P1 of api/access.h: what only the body names. */
@@ -301,8 +300,8 @@ static bool resolve_item(struct bulk *bulk, size_t i)
         return true;
     struct buf scratch = {0};
     const char *type = names_error_type(bulk->call->api, t->rc, t->err);
-    bool ok = refuse_item(bulk, i, names_error_status(t->rc, t->err), type,
-                         target_reason(t, &scratch));
+    bool ok =
+        refuse_item(bulk, i, names_error_status(t->rc, t->err), type, target_reason(t, &scratch));
     buf_done(&scratch);
     return ok;
 }
@@ -394,9 +393,9 @@ static void put_compact(struct bulk *bulk, size_t i, struct buf *out)
         if (room > 128 && failed_at(bulk, i)) {
             struct buf reason = {0}, members = {0};
             BUF_PUT_LIT(out, ",\"error\":{");
-            json_cstr(out, "type", refusal != NULL ? refusal->type
-                                                   : outcome_error(bulk->call->api, item, &reason,
-                                                                   &members));
+            json_cstr(out, "type",
+                      refusal != NULL ? refusal->type
+                                      : outcome_error(bulk->call->api, item, &reason, &members));
             buf_put_byte(out, '}');
             buf_done(&reason);
             buf_done(&members);

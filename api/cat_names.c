@@ -154,7 +154,8 @@ void cat_templates(struct api_call *call)
     reply_rc(call, rc, &err);
 }
 
-/* ---- _cat/shards, _cat/segments: one shard is where the documents are, whatever the setting says */
+/* ---- _cat/shards, _cat/segments: one shard is where the documents are, whatever the setting says
+ */
 static const struct cat_column shard_columns[] = {
     {"index", "i,idx", "index name", false, false},
     {"shard", "s,sh", "shard name", false, false},
@@ -188,7 +189,7 @@ static void put_shard(struct cat_table *table, const struct api_call *call, stru
     primary ? cat_text(table, call->api->o.node_name) : cat_empty(table);
     primary ? cat_empty(table) : cat_text(table, "REPLICA_ADDED");
     primary ? cat_number(table, here ? stats.segments : 0) : cat_empty(table);
-    here && stats.next_seq != 0 ? cat_number(table, stats.next_seq - 1) : cat_empty(table);
+    here &&stats.next_seq != 0 ? cat_number(table, stats.next_seq - 1) : cat_empty(table);
 }
 
 static bool resolve(struct api_call *call, struct names_list *list)

@@ -100,8 +100,8 @@ static void put_load(struct cat_table *table)
     double load[3] = {0, 0, 0};
     char text[32];
     int n = getloadavg(load, 3);
-    cat_number(table, percent((uint64_t)(load[0] * 100),
-                              100 * (uint64_t)sysconf(_SC_NPROCESSORS_ONLN)));
+    cat_number(table,
+               percent((uint64_t)(load[0] * 100), 100 * (uint64_t)sysconf(_SC_NPROCESSORS_ONLN)));
     for (int i = 0; i < 3; i++) {
         snprintf(text, sizeof text, "%.2f", load[i]);
         i < n ? cat_text(table, text) : cat_empty(table);
@@ -152,7 +152,8 @@ void cat_nodes(struct api_call *call)
     put_disk(&table, &store);
     put_memory(&table);
     put_load(&table);
-    snprintf(up, sizeof up, "%llus", (unsigned long long)((clock_ns() - api->started_ns) / 1000000000));
+    snprintf(up, sizeof up, "%llus",
+             (unsigned long long)((clock_ns() - api->started_ns) / 1000000000));
     cat_text(&table, up);
     cat_text(&table, "dim");
     cat_text(&table, "*");

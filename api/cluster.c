@@ -71,11 +71,12 @@ void cluster_settings_get(struct api_call *call)
 static enum rc check_keys(const struct settings *settings, struct err *err)
 {
     static const char *const known[] = {
-        "action.",  "archived.",  "bootstrap.", "cluster.", "compatibility.", "data_streams.",
-        "discovery.", "gateway.", "http.",     "indices.", "ingest.",        "logger.",
-        "network.", "node.",      "opensearch.", "persistent_tasks.", "plugins.", "reindex.",
-        "repositories.", "resource.", "script.", "search.", "segrep.", "slm.", "stack.",
-        "thread_pool.", "tracing.", "transport.", "xpack.",
+        "action.",           "archived.",  "bootstrap.", "cluster.",      "compatibility.",
+        "data_streams.",     "discovery.", "gateway.",   "http.",         "indices.",
+        "ingest.",           "logger.",    "network.",   "node.",         "opensearch.",
+        "persistent_tasks.", "plugins.",   "reindex.",   "repositories.", "resource.",
+        "script.",           "search.",    "segrep.",    "slm.",          "stack.",
+        "thread_pool.",      "tracing.",   "transport.", "xpack.",
     };
     for (size_t i = 0; i < settings->count; i++) {
         const char *key = settings->item[i].key + 6; /* behind "index." */
@@ -315,9 +316,10 @@ static void put_nodes(struct api_call *call, struct buf *out)
 
 static bool known_metrics(struct api_call *call, struct slice metrics)
 {
-    static const char *const known[] = {"_all", "*", "version", "master_node",
-                                        "cluster_manager_node", "blocks", "nodes", "metadata",
-                                        "routing_table", "routing_nodes", "customs"};
+    static const char *const known[] = {
+        "_all",   "*",     "version",  "master_node",   "cluster_manager_node",
+        "blocks", "nodes", "metadata", "routing_table", "routing_nodes",
+        "customs"};
     for (size_t at = 0; metrics.len != 0 && at <= metrics.len;) {
         const uint8_t *comma = memchr(metrics.ptr + at, ',', metrics.len - at);
         size_t end = comma == NULL ? metrics.len : (size_t)(comma - metrics.ptr), k = 0;
@@ -357,7 +359,8 @@ void cluster_state(struct api_call *call)
     }
     if (wants(metrics, "master_node"))
         json_cstr(out, "master_node", store_node_id(api->o.store));
-    if (wants(metrics, "cluster_manager_node") && strcmp(api->o.identity_product, "opensearch") == 0)
+    if (wants(metrics, "cluster_manager_node") &&
+        strcmp(api->o.identity_product, "opensearch") == 0)
         json_cstr(out, "cluster_manager_node", store_node_id(api->o.store));
     if (wants(metrics, "blocks"))
         put_blocks(&list, out);
@@ -424,8 +427,9 @@ static void put_stats_os(struct buf *out)
     uint64_t unused = (uint64_t)info.freeram * info.mem_unit;
     uint64_t percent = total == 0 ? 0 : unused * 100 / total;
     json_key(out, "os");
-    buf_printf(out, "{\"available_processors\":%ld,\"allocated_processors\":%ld,\"names\":[],"
-                    "\"mem\":{",
+    buf_printf(out,
+               "{\"available_processors\":%ld,\"allocated_processors\":%ld,\"names\":[],"
+               "\"mem\":{",
                sysconf(_SC_NPROCESSORS_ONLN), sysconf(_SC_NPROCESSORS_ONLN));
     json_uint(out, "total_in_bytes", total);
     json_uint(out, "free_in_bytes", unused);

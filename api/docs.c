@@ -231,8 +231,8 @@ static void write_document(struct api_call *call, enum write_op op)
     d->item.source = buf_slice(&call->body);
     if (document_check(d->item.source, &reason)) {
         /* Without an id nothing else can be meant: what a data stream takes. */
-        bool append = op == WRITE_CREATE ||
-                      (d->item.id.len == 0 && call_param(call, "op_type").len == 0);
+        bool append =
+            op == WRITE_CREATE || (d->item.id.len == 0 && call_param(call, "op_type").len == 0);
         doc_write_run(call, d, append ? NAMES_APPEND : NAMES_WRITE_CREATE);
     } else {
         reply_error(call, 400, document_error_type(call->api), "%.*s",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Indices as a whole: make, show, delete, close and open. */
-#include "api/access.h"
 #include "api/indices.h"
+#include "api/access.h"
 
 #include "api/aliases.h"
 #include "api/handlers.h"
@@ -253,7 +253,8 @@ void indices_block(struct api_call *call)
     struct names_list list;
     struct err err = {RC_OK, 0, ""};
     struct block block = {.on = call->method == API_PUT};
-    if (!block_key(call, block.key, sizeof block.key) || !names_resolve_or_reply(call, &options, &list))
+    if (!block_key(call, block.key, sizeof block.key) ||
+        !names_resolve_or_reply(call, &options, &list))
         return;
     enum rc rc = RC_OK;
     struct buf *out = reply_json(call, 200);

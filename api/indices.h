@@ -16,8 +16,8 @@ MUST_CHECK bool settings_view_read(struct api_call *call, struct settings_view *
 MUST_CHECK enum rc index_settings_put(const struct api *api, struct index *index,
                                       const struct settings_view *view, struct buf *out,
                                       struct err *err);
-/* RC_INVALID when one of the indices is the newest of a data stream, which goes with the stream only.
- * verb: "deleted" … The naming lock is held, so that no stream is rolled over meanwhile. */
+/* RC_INVALID when one of the indices is the newest of a data stream, which goes with the stream
+ * only. verb: "deleted" … The naming lock is held, so that no stream is rolled over meanwhile. */
 MUST_CHECK enum rc indices_check_streams(struct api *api, const struct names_list *list,
                                          const char *verb, struct err *err);
 /* Append ,"_shards":{…}. copies: replicas count in the total, as in Elasticsearch's broadcasts. */

@@ -29,9 +29,9 @@ static bool check_ages(struct api_call *call, struct json_value phases, struct b
     uint64_t ms;
     struct json_scan scan = json_enter(phases);
     while (json_member(&scan, &key, &phase)) {
-        bool ok = !json_find(phase, "min_age", &age) ||
-                  (age.type == JSON_STRING && json_plain(age.text, &text) &&
-                   retention_time(text, &ms));
+        bool ok =
+            !json_find(phase, "min_age", &age) ||
+            (age.type == JSON_STRING && json_plain(age.text, &text) && retention_time(text, &ms));
         if (phase.type != JSON_OBJECT || !ok) {
             reply_error(call, 400, "illegal_argument_exception",
                         "phase [%.*s]: [min_age] must be a time such as 30d",
@@ -134,8 +134,7 @@ static enum rc show_one(struct slice name, struct slice value, void *arg)
         json_raw(walk->out, "modified_date", part.text);
     else
         put_time(walk->out, "modified_date", 0);
-    json_raw(walk->out, "policy",
-             json_find(stored, "policy", &part) ? part.text : SLICE_LIT("{}"));
+    json_raw(walk->out, "policy", json_find(stored, "policy", &part) ? part.text : SLICE_LIT("{}"));
     BUF_PUT_LIT(walk->out, ",\"in_use_by\":{\"indices\":[],\"data_streams\":[],"
                            "\"composable_templates\":[]}}");
     return RC_OK;

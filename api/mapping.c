@@ -137,10 +137,21 @@ out:
 static bool is_root_key(struct slice key)
 {
     static const char *const keys[] = {
-        "properties",        "dynamic",           "dynamic_templates", "dynamic_date_formats",
-        "date_detection",    "numeric_detection", "runtime",           "_source",
-        "_routing",          "_meta",             "_all",              "_field_names",
-        "_size",             "_data_stream_timestamp", "enabled",
+        "properties",
+        "dynamic",
+        "dynamic_templates",
+        "dynamic_date_formats",
+        "date_detection",
+        "numeric_detection",
+        "runtime",
+        "_source",
+        "_routing",
+        "_meta",
+        "_all",
+        "_field_names",
+        "_size",
+        "_data_stream_timestamp",
+        "enabled",
     };
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
         if (json_string_is(key, keys[i]))

@@ -255,7 +255,8 @@ static bool may_see(const struct names_view *view, size_t i, struct slice glob,
 {
     struct json_value value, aliases = json_value_of(view->meta[i]->aliases);
     struct slice key, stream = view->info[i].stream;
-    if (options->needs == 0 || access_may(options->caller, name_of(view->index[i]), options->needs) ||
+    if (options->needs == 0 ||
+        access_may(options->caller, name_of(view->index[i]), options->needs) ||
         (stream.len != 0 && access_may(options->caller, stream, options->needs)))
         return true;
     if (aliases.type != JSON_OBJECT || options->forbid_aliases)
@@ -285,8 +286,8 @@ static size_t choose_wildcard(struct names_view *view, struct slice glob,
         if (!match && !options->forbid_aliases)
             match = stream_match(&view->info[i], glob, hidden) ||
                     (names_alias_match(view->meta[i], glob, hidden, NULL) && glob.len > 1);
-        if (match && (!to || (state_wanted(view, i, options->expand) &&
-                              may_see(view, i, glob, options)))) {
+        if (match &&
+            (!to || (state_wanted(view, i, options->expand) && may_see(view, i, glob, options)))) {
             view->chosen[i] = to;
             named++;
         }

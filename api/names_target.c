@@ -111,8 +111,9 @@ static enum rc check_append(const struct names_target *target, const struct name
     if (target->is_stream || target->is_alias)
         return need == NAMES_APPEND
                    ? RC_OK
-                   : err_set(err, RC_INVALID, 0,
-                             "only write ops with an op_type of create are allowed in data streams");
+                   : err_set(
+                         err, RC_INVALID, 0,
+                         "only write ops with an op_type of create are allowed in data streams");
     if (need == NAMES_APPEND)
         return err_set(err, RC_INVALID, 0,
                        "index request with op_type=create targeting backing indices is disallowed, "
@@ -142,7 +143,8 @@ static enum rc check_use(const struct names_target *target, enum names_need need
         if (info.closed)
             rc = err_set(err, RC_INVALID, 0, "index [%s] is closed", index_name(target->index));
         else
-            rc = names_blocked(target->index, &info, need == NAMES_READ ? USE_READ : USE_WRITE, err);
+            rc =
+                names_blocked(target->index, &info, need == NAMES_READ ? USE_READ : USE_WRITE, err);
         if (rc == RC_OK)
             rc = check_append(target, &info, need, flags, err);
     }
@@ -193,8 +195,8 @@ enum rc names_target(struct api *api, struct slice name, enum names_need need, u
 {
     struct buf real = {NULL, 0, 0, false};
     struct names_target found = {NULL, false, false};
-    bool make = (need == NAMES_WRITE_CREATE || need == NAMES_APPEND) &&
-                (flags & NAMES_REQUIRE_ALIAS) == 0;
+    bool make =
+        (need == NAMES_WRITE_CREATE || need == NAMES_APPEND) && (flags & NAMES_REQUIRE_ALIAS) == 0;
     enum rc rc;
     TRY_OUT(date_math_resolve(name, clock_ms(), &real, err));
     rc = target_find(api, buf_slice(&real), need, &found, err);
@@ -216,7 +218,7 @@ out:
 static const struct {
     unsigned block;
     const char *text;
-    unsigned refuses; /* bits of enum names_use */
+    unsigned refuses;  /* bits of enum names_use */
     const char *state; /* in the cluster's state */
 } refusals[] = {
     {BLOCK_READ_ONLY, "FORBIDDEN/5/index read-only (api)", USE_WRITE | USE_CHANGE | USE_DELETE,
@@ -250,8 +252,8 @@ void names_put_blocks(const struct names_info *info, struct buf *out)
             buf_printf(out, "%s%s", n++ == 0 ? "" : ",", refusals[i].state);
 }
 
-enum rc names_blocked(const struct index *index, const struct names_info *info,
-                      enum names_use use, struct err *err)
+enum rc names_blocked(const struct index *index, const struct names_info *info, enum names_use use,
+                      struct err *err)
 {
     struct buf text = {NULL, 0, 0, false};
     for (size_t i = 0; info->blocks != 0 && i < ARRAY_LEN(refusals); i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* _nodes: the one node, for clients that look for addresses (sniffing) and for monitoring. */
+#include "api/nodes.h"
 #include "api/handlers.h"
 #include "api/names.h"
-#include "api/nodes.h"
 
 struct slice node_address(const struct api_call *call)
 {
@@ -24,14 +24,15 @@ struct slice node_host(struct slice address)
 struct slice node_port(struct slice address)
 {
     struct slice host = node_host(address);
-    return host.len == address.len ? SLICE_LIT("9200")
-                                   : slice_of(address.ptr + host.len + 1, address.len - host.len - 1);
+    return host.len == address.len
+               ? SLICE_LIT("9200")
+               : slice_of(address.ptr + host.len + 1, address.len - host.len - 1);
 }
 
 static bool node_is(const struct api *api, struct slice word)
 {
-    static const char *const words[] = {"_all", "_local", "_master", "master:true", "data:true",
-                                        "ingest:true", "_cluster_manager"};
+    static const char *const words[] = {
+        "_all", "_local", "_master", "master:true", "data:true", "ingest:true", "_cluster_manager"};
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (slice_is(word, words[i]))
             return true;

@@ -9,7 +9,8 @@
 struct slice node_address(const struct api_call *call);
 struct slice node_host(struct slice address);
 struct slice node_port(struct slice address);
-/* Does a list of node ids, names and words (_all, _local, _master, *) mean this node? Empty does. */
+/* Does a list of node ids, names and words (_all, _local, _master, *) mean this node? Empty does.
+ */
 bool node_named(const struct api *api, struct slice list);
 
 #endif

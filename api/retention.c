@@ -16,12 +16,12 @@ bool retention_time(struct slice text, uint64_t *ms_out)
     static const struct {
         const char *unit;
         uint64_t mul, div;
-    } units[] = {{"d", DAY_MS, 1}, {"h", HOUR_MS, 1}, {"m", 60000, 1},        {"s", 1000, 1},
+    } units[] = {{"d", DAY_MS, 1}, {"h", HOUR_MS, 1},   {"m", 60000, 1},      {"s", 1000, 1},
                  {"ms", 1, 1},     {"micros", 1, 1000}, {"nanos", 1, 1000000}};
     uint64_t n = 0;
     size_t i = 0;
     for (; i < text.len && text.ptr[i] >= '0' && text.ptr[i] <= '9'; i++) {
-        if (n > UINT64_MAX / 10 / DAY_MS)
+        if (n > UINT64_MAX / 10 / DAY_MS - 1)
             return false;
         n = n * 10 + (uint64_t)(text.ptr[i] - '0');
     }
@@ -46,9 +46,9 @@ static bool time_member(struct json_value object, const char *key, uint64_t *ms_
 bool retention_policy(struct slice policy, uint64_t *ms_out)
 {
     struct json_value body, phases, phase, actions, action;
-    if (!json_find(json_value_of(policy), "policy", &body) ||
-        !json_find(body, "phases", &phases) || !json_find(phases, "delete", &phase) ||
-        !json_find(phase, "actions", &actions) || !json_find(actions, "delete", &action))
+    if (!json_find(json_value_of(policy), "policy", &body) || !json_find(body, "phases", &phases) ||
+        !json_find(phases, "delete", &phase) || !json_find(phase, "actions", &actions) ||
+        !json_find(actions, "delete", &action))
         return false;
     *ms_out = 0;
     (void)time_member(phase, "min_age", ms_out);
@@ -76,7 +76,8 @@ enum rc retention_lifecycle_check(struct json_value lifecycle, struct err *err)
         if (json_string_is(key, "enabled") && value.type != JSON_TRUE && value.type != JSON_FALSE)
             return err_set(err, RC_INVALID, 0, "[enabled] must be true or false");
         if (!retention && !json_string_is(key, "enabled"))
-            return err_set(err, RC_INVALID, 0, "[lifecycle] unknown field [%.*s]: stowd knows "
+            return err_set(err, RC_INVALID, 0,
+                           "[lifecycle] unknown field [%.*s]: stowd knows "
                            "[data_retention] and [enabled]",
                            SLICE_FMT(slice_of(key.ptr + 1, key.len - 2)));
     }

@@ -6,9 +6,9 @@
  *   3. the delete phase (min_age) of the ILM policy that index.lifecycle.name names
  * Age counts from the moment the index was rolled over, else from its creation.
  *
- *   R1  the index that a data stream or an alias (is_write_index) writes to is never deleted. A data
- *       stream with a retention is rolled over by age, so that its old indices can go.
- *   R2  a pass judges and deletes under the naming lock. */
+ *   R1  the index that a data stream or an alias (is_write_index) writes to is never deleted. A
+ * data stream with a retention is rolled over by age, so that its old indices can go. R2  a pass
+ * judges and deletes under the naming lock. */
 #ifndef STOWD_RETENTION_H
 #define STOWD_RETENTION_H
 

@@ -21,7 +21,7 @@ struct rollover {
     bool dry, streams;
     struct slice target, old, given; /* old: its index; given: name of the new one, or empty */
     struct names_view view;
-    size_t at; /* of the old index */
+    size_t at;       /* of the old index */
     struct buf next; /* name of the new one */
     bool met;
 };
@@ -107,8 +107,8 @@ static enum rc judge(const struct rollover *r, struct slice key, struct json_val
     enum rc rc = RC_OK;
     bool min = name.len > 4 && memcmp(name.ptr, "min_", 4) == 0;
     if (min || (name.len > 4 && memcmp(name.ptr, "max_", 4) == 0))
-        for (k = 0; k < ARRAY_LEN(kinds) &&
-                    !slice_is(slice_of(name.ptr + 4, name.len - 4), kinds[k].name);
+        for (k = 0;
+             k < ARRAY_LEN(kinds) && !slice_is(slice_of(name.ptr + 4, name.len - 4), kinds[k].name);
              k++)
             ;
     if (k == ARRAY_LEN(kinds))
@@ -321,8 +321,8 @@ static enum rc roll_alias(struct api *api, struct rollover *r, struct err *err)
     if (!alias_of(r->view.meta[r->at], buf_slice(&quoted), &properties))
         TRY_OUT(err_set(err, RC_INVALID, 0, "rollover target [%.*s] does not exist",
                         SLICE_FMT(r->target)));
-    struct handover h = {buf_slice(&quoted), json_find(properties, "is_write_index", &flag) &&
-                                                 flag.type != JSON_NULL};
+    struct handover h = {buf_slice(&quoted),
+                         json_find(properties, "is_write_index", &flag) && flag.type != JSON_NULL};
     buf_put_byte(&aliases, '{');
     buf_put_slice(&aliases, h.alias);
     buf_put_byte(&aliases, ':');
@@ -330,8 +330,8 @@ static enum rc roll_alias(struct api *api, struct rollover *r, struct err *err)
     buf_put_byte(&aliases, '}');
     if (aliases.failed || quoted.failed)
         TRY_OUT(err_set(err, RC_NOMEM, 0, "out of memory for an alias"));
-    TRY_OUT(names_create_locked(api, buf_slice(&r->next), &r->body, buf_slice(&aliases), &next,
-                                err));
+    TRY_OUT(
+        names_create_locked(api, buf_slice(&r->next), &r->body, buf_slice(&aliases), &next, err));
     TRY_OUT(names_change_meta(api, r->view.index[r->at], hand_over, &h, err));
     if (!h.marked)
         rc = names_change_meta(api, next, unmark, &h, err);

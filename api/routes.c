@@ -27,8 +27,8 @@
 #define P_CAT                                                                                      \
     " v h s help bytes time ts local master_timeout expand_wildcards include_unloaded_segments "   \
     "health pri level ignore_unavailable allow_no_indices cluster_manager_timeout "
-#define P_STATS                                                                                   \
-    " fields completion_fields fielddata_fields groups include_segment_file_sizes "               \
+#define P_STATS                                                                                    \
+    " fields completion_fields fielddata_fields groups include_segment_file_sizes "                \
     "include_unloaded_segments"
 
 #define P_SEARCH                                                                                   \
@@ -43,10 +43,9 @@
     " refresh timeout wait_for_active_shards wait_for_completion requests_per_second slices "      \
     "scroll max_docs size conflicts "
 
-#define P_STATE                                                                                    \
-    " wait_for_metadata_version wait_for_timeout "
+#define P_STATE  " wait_for_metadata_version wait_for_timeout "
 #define P_STREAM " verbose "
-#define P_NODES " level types " P_STATS
+#define P_NODES  " level types " P_STATS
 
 static const struct route table[] = {
     {GET | HEAD, "/", info_root, ROUTE_READ, "", "name, cluster and version of the node"},
@@ -192,13 +191,14 @@ static const struct route table[] = {
      "sizes and counters"},
     {GET, "/_stats/{metric}", stats_get, ROUTE_READ, P_NAMES "level forbid_closed_indices" P_STATS,
      "sizes and counters"},
-    {GET, "/{index}/_stats", stats_get, ROUTE_READ, P_NAMES "level metric forbid_closed_indices" P_STATS,
-     "sizes and counters"},
-    {GET, "/{index}/_stats/{metric}", stats_get, ROUTE_READ, P_NAMES "level forbid_closed_indices" P_STATS,
-     "sizes and counters"},
+    {GET, "/{index}/_stats", stats_get, ROUTE_READ,
+     P_NAMES "level metric forbid_closed_indices" P_STATS, "sizes and counters"},
+    {GET, "/{index}/_stats/{metric}", stats_get, ROUTE_READ,
+     P_NAMES "level forbid_closed_indices" P_STATS, "sizes and counters"},
 
     {GET, "/_nodes", nodes_info, ROUTE_READ, P_NAMES, "the node and its address"},
-    {GET, "/_nodes/{metric}", nodes_info, ROUTE_READ, P_NAMES P_NODES, "the node; stats: its counters"},
+    {GET, "/_nodes/{metric}", nodes_info, ROUTE_READ, P_NAMES P_NODES,
+     "the node; stats: its counters"},
     {GET, "/_nodes/{node}/{metric}", nodes_info, ROUTE_READ, P_NAMES P_NODES, "the same"},
     {GET, "/_nodes/{node}/{metric}/{part}", nodes_info, ROUTE_READ, P_NAMES P_NODES, "the same"},
     {POST, "/{index}/_close", indices_close, ROUTE_WRITE, P_NAMES "wait_for_active_shards",
@@ -226,13 +226,11 @@ static const struct route table[] = {
      "add an alias"},
     {DELETE, "/{index}/_alias/{name}", alias_delete, ROUTE_WRITE, P_NAMES, "remove aliases"},
     {DELETE, "/{index}/_aliases/{name}", alias_delete, ROUTE_WRITE, P_NAMES, "remove aliases"},
-    {POST, "/_aliases", aliases_post, ROUTE_WRITE | ROUTE_BODY, P_NAMES,
-     "add and remove aliases"},
+    {POST, "/_aliases", aliases_post, ROUTE_WRITE | ROUTE_BODY, P_NAMES, "add and remove aliases"},
     {PUT | POST, "/_template/{name}", template_legacy_put, ROUTE_WRITE | ROUTE_BODY,
      P_NAMES "create order cause", "store a legacy template"},
     {GET, "/_template", template_legacy_get, ROUTE_READ, P_NAMES, "all legacy templates"},
-    {GET | HEAD, "/_template/{name}", template_legacy_get, ROUTE_READ, P_NAMES,
-     "legacy templates"},
+    {GET | HEAD, "/_template/{name}", template_legacy_get, ROUTE_READ, P_NAMES, "legacy templates"},
     {DELETE, "/_template/{name}", template_legacy_delete, ROUTE_WRITE, P_NAMES,
      "delete legacy templates"},
     {PUT | POST, "/_index_template/{name}", template_index_put, ROUTE_WRITE | ROUTE_BODY,
@@ -242,8 +240,8 @@ static const struct route table[] = {
      "index templates"},
     {DELETE, "/_index_template/{name}", template_index_delete, ROUTE_WRITE, P_NAMES,
      "delete index templates"},
-    {PUT | POST, "/_component_template/{name}", template_component_put,
-     ROUTE_WRITE | ROUTE_BODY, P_NAMES "create cause", "store a component template"},
+    {PUT | POST, "/_component_template/{name}", template_component_put, ROUTE_WRITE | ROUTE_BODY,
+     P_NAMES "create cause", "store a component template"},
     {GET, "/_component_template", template_component_get, ROUTE_READ, P_NAMES,
      "all component templates"},
     {GET | HEAD, "/_component_template/{name}", template_component_get, ROUTE_READ, P_NAMES,
@@ -329,8 +327,7 @@ static const struct route table[] = {
      "pipelines, as put"},
     {PUT, "/_ingest/pipeline/{name}", pipeline_put, ROUTE_WRITE | ROUTE_BODY, P_NAMES "if_version",
      "keep a pipeline; one with processors is refused"},
-    {DELETE, "/_ingest/pipeline/{name}", pipeline_delete, ROUTE_WRITE, P_NAMES,
-     "delete pipelines"},
+    {DELETE, "/_ingest/pipeline/{name}", pipeline_delete, ROUTE_WRITE, P_NAMES, "delete pipelines"},
 
     {GET, "/_data_stream", stream_get, ROUTE_READ, P_NAMES P_STREAM, "all data streams"},
     {GET | HEAD, "/_data_stream/{name}", stream_get, ROUTE_READ, P_NAMES P_STREAM,

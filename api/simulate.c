@@ -153,7 +153,8 @@ void template_simulate_index(struct api_call *call)
         reply_rc(call, rc, &err);
         goto out;
     }
-    bool mine = body.type == JSON_OBJECT && templates_overlap(json_root(buf_slice(&own)), s.patterns) &&
+    bool mine = body.type == JSON_OBJECT &&
+                templates_overlap(json_root(buf_slice(&own)), s.patterns) &&
                 (!s.found || templates_rank(body, "priority") > s.rank);
     if (!mine && !s.found) {
         BUF_PUT_LIT(reply_json(call, 200), "{}");

@@ -92,7 +92,8 @@ enum rc stream_roll_locked(struct api *api, struct slice name, struct index **ou
     TRY_OUT(templates_apply(api, name, &draft, err));
     if (!draft.stream)
         TRY_OUT(err_set(err, RC_INVALID, 0,
-                        "no matching index template found for data stream [%.*s]", SLICE_FMT(name)));
+                        "no matching index template found for data stream [%.*s]",
+                        SLICE_FMT(name)));
     struct slice key; /* the stream's aliases go on */
     struct json_value value, aliases = json_value_of(view.meta[at]->aliases);
     struct json_scan scan = json_enter(aliases);

@@ -18,7 +18,7 @@ struct stream_info {
     struct slice name; /* empty: not a backing index */
     uint64_t generation;
     struct json_value lifecycle; /* JSON_END: none */
-    struct slice template; /* name, quoted */
+    struct slice template;       /* name, quoted */
     bool hidden;
 };
 void stream_info_get(const struct index_meta *meta, struct stream_info *out);

@@ -11,8 +11,7 @@ static struct target *find(const struct targets *t, struct slice name, enum name
     if (t->buckets == 0)
         return NULL;
     struct target *one = t->bucket[XXH3_64bits(name.ptr, name.len) & (t->buckets - 1)];
-    while (one != NULL &&
-           !(one->need == need && one->flags == flags && slice_eq(one->name, name)))
+    while (one != NULL && !(one->need == need && one->flags == flags && slice_eq(one->name, name)))
         one = one->next;
     return one;
 }
@@ -60,8 +59,7 @@ struct target *targets_get(struct api_call *call, struct targets *t, struct slic
                            enum names_need need, unsigned flags)
 {
     struct target *one = t->last;
-    if (one != NULL && one->need == need && one->flags == flags &&
-        slice_eq(one->name, name))
+    if (one != NULL && one->need == need && one->flags == flags && slice_eq(one->name, name))
         return one;
     one = find(t, name, need, flags);
     if (one == NULL) {

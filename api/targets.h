@@ -11,7 +11,7 @@ struct target {
     struct target *before; /* of all */
     struct slice name;     /* as asked for */
     enum names_need need;
-    unsigned flags; /* of enum names_flags */
+    unsigned flags;      /* of enum names_flags */
     struct index *index; /* NULL when rc is not RC_OK */
     enum rc rc;
     const struct err *err; /* with rc */

@@ -257,8 +257,7 @@ enum rc templates_compose(struct api *api, struct json_value index_template, str
     struct json_value list, name, own, stream, hidden;
     if (json_find(index_template, "data_stream", &stream) && stream.type == JSON_OBJECT) {
         draft->stream = true;
-        draft->stream_hidden =
-            json_find(stream, "hidden", &hidden) && hidden.type == JSON_TRUE;
+        draft->stream_hidden = json_find(stream, "hidden", &hidden) && hidden.type == JSON_TRUE;
     }
     if (json_find(index_template, "composed_of", &list) && list.type == JSON_ARRAY) {
         struct json_scan scan = json_enter(list);

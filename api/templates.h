@@ -15,8 +15,8 @@ struct draft {
     struct settings settings;
     struct buf mappings; /* JSON object, or empty */
     struct buf aliases;
-    struct buf template;  /* name of the index template that counted, or empty */
-    bool stream;          /* it makes data streams */
+    struct buf template; /* name of the index template that counted, or empty */
+    bool stream;         /* it makes data streams */
     bool stream_hidden;
     struct buf lifecycle; /* of a data stream: JSON object, or empty */
 };

@@ -402,7 +402,8 @@ static void targets(void **state)
         {"new", NAMES_WRITE_CREATE, false, RC_OK, "new"},
         {"New", NAMES_WRITE_CREATE, false, RC_INVALID, "must be lowercase"},
         {"blocked", NAMES_READ, false, RC_OK, "blocked"},
-        {"blocked", NAMES_APPEND, false, RC_INVALID, "blocked by: [FORBIDDEN/8/index write (api)];"},
+        {"blocked", NAMES_APPEND, false, RC_INVALID,
+         "blocked by: [FORBIDDEN/8/index write (api)];"},
         {"flow-1", NAMES_WRITE_CREATE, false, RC_INVALID, "op_type of create are allowed"},
         {"flow-1", NAMES_APPEND, false, RC_OK, "000001"},
         {"flow-1", NAMES_APPEND, NAMES_REQUIRE_STREAM, RC_OK, "000001"},
@@ -418,8 +419,8 @@ static void targets(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct names_target target = {NULL, false, false};
         struct err err = {RC_OK, 0, ""};
-        enum rc rc = names_target(api, slice_str(cases[i].name), cases[i].need,
-                                  cases[i].flags, &target, &err);
+        enum rc rc = names_target(api, slice_str(cases[i].name), cases[i].need, cases[i].flags,
+                                  &target, &err);
         assert_int_equal(rc, cases[i].rc);
         if (rc == RC_OK)
             assert_non_null(strstr(index_name(target.index), cases[i].want));
