@@ -53,12 +53,12 @@ struct door {
 
 /* ---- who is known */
 
-static bool mac_of(const struct door *door, const struct principal *user, struct slice password,
-                   struct secret_digest *out)
+static bool mac_of(const struct door *door, const char *name, const char *hash,
+                   struct slice password, struct secret_digest *out)
 {
     struct buf text = {0};
-    buf_put(&text, user->name, strlen(user->name) + 1);
-    buf_put(&text, user->hash, strlen(user->hash) + 1);
+    buf_put(&text, name, strlen(name) + 1);
+    buf_put(&text, hash, strlen(hash) + 1);
     buf_put_slice(&text, password);
     bool ok =
         !text.failed && secret_mac(slice_of(door->key, sizeof door->key), buf_slice(&text), out);
@@ -73,16 +73,12 @@ static struct known *slot_of(struct door *door, const struct secret_digest *mac)
     return &door->known[n % KNOWN_SLOTS];
 }
 
-bool door_knows(struct door *door, const struct principal *user, struct slice password)
+static bool known(struct door *door, const struct secret_digest *mac)
 {
-    struct secret_digest mac;
     uint64_t now = clock_ns();
-
-    if (!mac_of(door, user, password, &mac))
-        return false;
     pthread_mutex_lock(&door->lock);
-    struct known *known = slot_of(door, &mac);
-    bool ok = known->last_ns != 0 && secret_equal(&known->mac, &mac) &&
+    struct known *known = slot_of(door, mac);
+    bool ok = known->last_ns != 0 && secret_equal(&known->mac, mac) &&
               now - known->last_ns < KNOWN_IDLE_NS && now - known->first_ns < KNOWN_LIFE_NS;
     if (ok)
         known->last_ns = now;
@@ -90,15 +86,17 @@ bool door_knows(struct door *door, const struct principal *user, struct slice pa
     return ok;
 }
 
-static void remember(struct door *door, const struct principal *user, struct slice password)
+bool door_knows(struct door *door, const struct principal *user, struct slice password)
 {
     struct secret_digest mac;
-    uint64_t now = clock_ns();
+    return mac_of(door, user->name, user->hash, password, &mac) && known(door, &mac);
+}
 
-    if (!mac_of(door, user, password, &mac))
-        return;
+static void remember(struct door *door, const struct secret_digest *mac)
+{
+    uint64_t now = clock_ns();
     pthread_mutex_lock(&door->lock);
-    *slot_of(door, &mac) = (struct known){mac, now, now};
+    *slot_of(door, mac) = (struct known){*mac, now, now};
     pthread_mutex_unlock(&door->lock);
 }
 
@@ -141,24 +139,27 @@ static struct guess *guess_locked(struct door *door, uint64_t key, bool make, ui
 }
 
 /* When may the next attempt of this key be made? Takes the place. */
-static uint64_t due_locked(struct door *door, uint64_t key, uint32_t free, uint64_t most_ns,
-                           uint64_t now)
+static uint64_t due_locked(struct door *door, uint64_t key, uint32_t waiting, uint32_t free,
+                           uint64_t most_ns, uint64_t now)
 {
     struct guess *guess = guess_locked(door, key, false, now);
-    uint32_t failures = guess == NULL ? 0 : decayed(guess, now);
+    uint32_t failures = (guess == NULL ? 0 : decayed(guess, now)) + waiting;
     if (failures < free)
         return now;
     uint32_t over = failures - free;
     uint64_t delay = over > 20 ? most_ns : (100 * NS_PER_MS) << over;
     delay = delay > most_ns ? most_ns : delay;
-    uint64_t due = (guess->next_ns > now ? guess->next_ns : now) + delay;
-    return due;
+    return (guess != NULL && guess->next_ns > now ? guess->next_ns : now) + delay;
 }
 
 static void take_place_locked(struct door *door, uint64_t key, uint64_t due, uint64_t now)
 {
-    struct guess *guess = guess_locked(door, key, false, now);
-    if (guess != NULL && due > now && due > guess->next_ns)
+    if (due <= now)
+        return;
+    struct guess *guess = guess_locked(door, key, true, now);
+    if (guess->last_ns == 0)
+        guess->last_ns = now;
+    if (due > guess->next_ns)
         guess->next_ns = due;
 }
 
@@ -194,27 +195,57 @@ static void insert_locked(struct door *door, struct door_visit *visit)
     door->waiting++;
 }
 
+/* One that waits with the same words from the same address; how many others of it wait. */
+static const struct door_visit *twin_locked(const struct door *door, const struct door_visit *visit,
+                                            uint32_t *others_out)
+{
+    const struct door_visit *twin = NULL;
+    *others_out = 0;
+    for (const struct door_visit *v = door->queue; v != NULL; v = v->next) {
+        if (v->peer_key != visit->peer_key)
+            continue;
+        *others_out += !v->twin;
+        if (twin == NULL && v->has_mac && visit->has_mac && secret_equal(&v->mac, &visit->mac))
+            twin = v;
+    }
+    return twin;
+}
+
+/* When is the visit due? Takes its place. DOOR_OPEN: it may wait. */
+static enum door_answer place_locked(struct door *door, struct door_visit *visit, uint64_t now)
+{
+    uint32_t others;
+    const struct door_visit *twin = twin_locked(door, visit, &others);
+    if (door->stop)
+        return DOOR_STOPPED;
+    if (door->waiting >= QUEUE_MAX)
+        return DOOR_BUSY;
+    visit->twin = twin != NULL;
+    if (twin != NULL) {
+        visit->due_ns = twin->due_ns;
+        return DOOR_OPEN;
+    }
+    uint64_t due = due_locked(door, visit->peer_key, others, 5, 2 * NS_PER_S, now);
+    uint64_t due_user = due_locked(door, visit->user_key, 0, 20, NS_PER_S / 2, now);
+    visit->due_ns = due > due_user ? due : due_user;
+    if (others >= QUEUE_PEER || visit->due_ns - now > WAIT_MOST_NS)
+        return DOOR_BUSY;
+    take_place_locked(door, visit->peer_key, due, now);
+    take_place_locked(door, visit->user_key, due_user, now);
+    return DOOR_OPEN;
+}
+
 bool door_knock(struct door *door, struct door_visit *visit)
 {
-    uint64_t now = clock_ns();
-    size_t same = 0;
-    enum door_answer refusal = DOOR_OPEN;
+    const char *hash = visit->secret_wrong ? "key" : visit->user != NULL ? visit->user->hash : "";
 
     visit->peer_key = peer_key(door, visit->call->peer);
     visit->user_key = user_key(door, buf_slice(&visit->name));
+    visit->has_mac =
+        mac_of(door, (const char *)visit->name.ptr, hash, buf_slice(&visit->password), &visit->mac);
     pthread_mutex_lock(&door->lock);
-    for (const struct door_visit *v = door->queue; v != NULL; v = v->next)
-        same += v->peer_key == visit->peer_key;
-    uint64_t due = due_locked(door, visit->peer_key, 5, 2 * NS_PER_S, now);
-    uint64_t due_user = due_locked(door, visit->user_key, 20, NS_PER_S / 2, now);
-    visit->due_ns = due > due_user ? due : due_user;
-    if (door->stop)
-        refusal = DOOR_STOPPED;
-    else if (door->waiting >= QUEUE_MAX || same >= QUEUE_PEER || visit->due_ns - now > WAIT_MOST_NS)
-        refusal = DOOR_BUSY;
+    enum door_answer refusal = place_locked(door, visit, clock_ns());
     if (refusal == DOOR_OPEN) {
-        take_place_locked(door, visit->peer_key, due, now);
-        take_place_locked(door, visit->user_key, due_user, now);
         insert_locked(door, visit);
         pthread_cond_signal(&door->wake);
     }
@@ -224,27 +255,51 @@ bool door_knock(struct door *door, struct door_visit *visit)
     return refusal == DOOR_OPEN;
 }
 
-/* On the door's thread, without the lock. The call is another thread's after admitted(). */
+/* Take those who wait with the same words from the same address off the queue. */
+static struct door_visit *take_twins_locked(struct door *door, const struct door_visit *visit)
+{
+    struct door_visit *twins = NULL;
+    for (struct door_visit **at = &door->queue; *at != NULL;) {
+        struct door_visit *v = *at;
+        if (v->peer_key != visit->peer_key || !v->has_mac || !visit->has_mac ||
+            !secret_equal(&v->mac, &visit->mac)) {
+            at = &v->next;
+            continue;
+        }
+        *at = v->next;
+        door->waiting--;
+        v->next = twins;
+        twins = v;
+    }
+    return twins;
+}
+
+/* On the door's thread, without the lock. A call is another thread's after admitted(). */
 static void judge(struct door *door, struct door_visit *visit)
 {
-    struct api_call *call = visit->call;
-    bool ok = false;
+    bool ok =
+        visit->user != NULL && !visit->secret_wrong && visit->has_mac && known(door, &visit->mac);
 
-    if (!visit->secret_wrong) {
+    if (!ok && !visit->secret_wrong) {
         const char *hash = visit->user != NULL ? visit->user->hash : NOBODY_HASH;
         ok = users_verify(hash, (const char *)visit->password.ptr) && visit->user != NULL;
+        if (ok && visit->has_mac)
+            remember(door, &visit->mac);
     }
-    if (ok) {
-        remember(door, visit->user, slice_str((const char *)visit->password.ptr));
-    } else {
-        uint64_t now = clock_ns();
-        pthread_mutex_lock(&door->lock);
+    uint64_t now = clock_ns();
+    pthread_mutex_lock(&door->lock);
+    if (!ok) {
         failed_locked(door, visit->peer_key, now);
         failed_locked(door, visit->user_key, now);
-        pthread_mutex_unlock(&door->lock);
     }
-    visit_end(visit, ok ? DOOR_OPEN : DOOR_WRONG);
-    call->admitted(call);
+    visit->next = take_twins_locked(door, visit);
+    pthread_mutex_unlock(&door->lock);
+    for (struct door_visit *next; visit != NULL; visit = next) {
+        struct api_call *call = visit->call;
+        next = visit->next;
+        visit_end(visit, ok ? DOOR_OPEN : DOOR_WRONG);
+        call->admitted(call);
+    }
 }
 
 static struct door_visit *take_locked(struct door *door)

@@ -6,12 +6,13 @@
  *       a MAC under a key of this process over name, password and stored hash: a changed password
  *       or a removed user is a different text. At most 1,024 of them.
  *   D2  failures are counted for the address (IPv6: /64) and for the user. From the fifth of an
- *       address on each further attempt waits longer, up to 2 s after the one before it, so that
- *       guesses in parallel gain nothing; the count halves every 30 s. The user's own count begins
- *       to slow at the twentieth, to at most 0.5 s, so that nobody can lock a user out.
- *   D3  what would wait longer than 10 s, and more than 16 attempts of one address at a time, is
- *       refused with 429 instead. The queue is bounded, and the earliest due goes first.
- *   D4  an unknown user costs the same time as a wrong password. */
+ *       address on each further attempt waits longer, up to 2 s after the one before it; attempts
+ * that wait count as failed, so that guesses in parallel gain nothing. The same password for the
+ * same user from the same address is one attempt, however many requests wait for its answer. The
+ *       count halves every 30 s. The user's own begins to slow at the twentieth, to at most 0.5 s,
+ * so that nobody can lock a user out. D3  what would wait longer than 10 s, and more than 16
+ * attempts of one address at a time, is refused with 429 instead. The queue is bounded, and the
+ * earliest due goes first. D4  an unknown user costs the same time as a wrong password. */
 #ifndef STOWD_DOOR_H
 #define STOWD_DOOR_H
 
@@ -30,6 +31,8 @@ struct door_visit {
     bool secret_wrong;               /* known to be wrong already: only the delay is due */
     enum door_answer answer;
     /* internal */
+    struct secret_digest mac; /* of name and password: equal ones of an address are judged once */
+    bool has_mac, twin;
     uint64_t peer_key, user_key, due_ns;
     struct door_visit *next;
 };

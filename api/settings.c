@@ -210,7 +210,8 @@ static enum rc put(struct settings *settings, const char *key, struct slice valu
         memmove(slot + 1, slot, (settings->count - at) * sizeof *slot);
         settings->count++;
     }
-    *slot = (struct setting){copy, slice_of(copy + key_len, value.len)};
+    slot->key = copy; /* the value lies behind it */
+    slot->value = slice_of(copy + key_len, value.len);
     return RC_OK;
 }
 

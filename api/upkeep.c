@@ -127,7 +127,7 @@ void count_get(struct api_call *call)
 {
     struct names_list list;
     struct query query;
-    struct scan scan;
+    struct scan scan = {0};
     struct err err = {RC_OK, 0, ""};
     uint64_t docs = 0;
     enum rc rc = RC_OK;

@@ -696,7 +696,7 @@ static enum rc block_find_in(struct catalog *catalog, uint32_t index_no, uint64_
 {
     struct key key = key_of_number(index_no, seq);
     struct walk walk;
-    struct place place, behind;
+    struct place place, behind = {0};
     MDB_txn *txn;
     bool any = false;
     TRY(read_begin(catalog, &txn, err));

@@ -201,7 +201,7 @@ static bool convert(const struct value_form *form, const struct cell *cells, siz
 static bool find_type(const struct cell *cells, size_t n, unsigned flags,
                       struct column_scratch *scratch, struct typed *out)
 {
-    struct slice samples[SAMPLES_MAX];
+    struct slice samples[SAMPLES_MAX] = {{NULL, 0}};
     size_t count = n < SAMPLES_MAX ? n : SAMPLES_MAX;
     /* Floats before decimals, which they look like. */
     static const uint8_t types[] = {VALUE_INTEGER, VALUE_FLOAT32,  VALUE_DECIMAL, VALUE_IPV4,

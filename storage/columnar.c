@@ -58,11 +58,12 @@ static bool packer_init(struct packer *p, size_t rows)
 
 static bool resize(void *array, size_t count, size_t size)
 {
-    void *p;
-    memcpy(&p, array, sizeof p);
-    p = realloc(p, count * size);
+    void *old;
+    memcpy(&old, array, sizeof old);
+    void *p = realloc(old, count * size);
     if (p != NULL)
         memcpy(array, &p, sizeof p);
+    /* cppcheck-suppress memleak ; it is in *array now */
     return p != NULL;
 }
 

@@ -400,7 +400,7 @@ enum rc store_get(struct store *store, struct index *index, struct slice id, enu
                   struct got *out, struct err *err)
 {
     struct row_reader reader;
-    struct row row;
+    struct row row = {0};
     row_reader_init(&reader, store, BLOCK_ALL, mode == GET_NOWAIT);
     enum rc rc = RC_NOT_FOUND;
     if (id.len != 0 && id.len <= LIMIT_ID_BYTES)

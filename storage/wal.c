@@ -204,6 +204,7 @@ static struct batch batch_take_locked(struct wal *wal)
         batch.commits++;
         last = c;
     }
+    assert(last != NULL); /* called with something queued */
     wal->first = last->next;
     if (wal->first == NULL)
         wal->last = NULL;

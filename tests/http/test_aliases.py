@@ -2,7 +2,9 @@
 """Aliases: write indices, rollover, require_alias, date math; closed and blocked indices."""
 import re
 import threading
+import time
 from functools import partial
+from http.client import HTTPException
 
 import pytest
 from stow import bulk_body, in_threads
@@ -269,3 +271,40 @@ def test_add_block(client, index):
     assert list(state) == ["8"]
     assert client.delete(f"/{index}/_block/write").json["indices"] == [{"name": index, "unblocked": True}]
     assert client.put_doc(index, "1", b"{}").status == 201
+
+
+def test_a_killed_rollover_leaves_a_write_index(make_daemon):
+    """SIGKILL in the middle of rollovers: alias and data stream can be written to and rolled on."""
+    d = make_daemon()
+    c = d.client()
+    c.put("/_index_template/s", {"index_patterns": ["s*"], "data_stream": {}})
+    c.put("/m-1", {"aliases": {"marked": {"is_write_index": True}}})
+    c.put("/u-1", {"aliases": {"plain": {}}})
+    assert c.put("/s1/_create/0", b"{}").status == 201
+    for n in range(5):
+        done = []
+
+        def roll(target):
+            k = d.client()
+            try:
+                while True:
+                    done.append(k.post(f"/{target}/_rollover").json["rolled_over"])
+            except (OSError, ValueError, HTTPException):
+                pass
+        threads = [threading.Thread(target=roll, args=(t,), daemon=True) for t in ("marked", "plain", "s1")]
+        for t in threads:
+            t.start()
+        time.sleep(0.05 + 0.03 * n)
+        d.kill()
+        for t in threads:
+            t.join(20)
+        assert done and all(done)
+        d.start()
+        c = d.client()
+        for target in ("marked", "plain", "s1"):
+            r = c.put(f"/{target}/_create/{n + 1}", b"{}")
+            assert r.status == 201, (target, r)
+            assert r.json["_index"] == c.post(f"/{target}/_rollover?dry_run=true").json["old_index"]
+            assert c.post(f"/{target}/_rollover").json["rolled_over"] is True
+        stream = c.get("/_data_stream/s1").json["data_streams"][0]
+        assert len(stream["indices"]) == stream["generation"]

@@ -157,6 +157,7 @@ def test_verified_passwords_are_remembered(guarded, admin):
     assert time.monotonic() - began < 2 * stow.SLOW  # a verification takes some 20 ms
 
 
+@pytest.mark.slow
 def test_users_file_is_read_again(guarded):
     user(guarded.data, "add", "guest", "read", password="for a while")
     c = As(guarded.port, basic("guest", "for a while"))
@@ -178,6 +179,7 @@ def test_users_file_is_read_again(guarded):
         guarded.process.send_signal(1)
 
 
+@pytest.mark.slow
 def test_guessing_is_slowed_down(make_daemon):
     d = make_daemon("security.users.admin=correct horse", "security.users.other=battery staple", start=False)
     d.spawn()
@@ -201,6 +203,21 @@ def test_guessing_is_slowed_down(make_daemon):
     began = time.monotonic()
     assert known.get("/").status == 200  # who is known is not held up
     assert time.monotonic() - began < 0.5 * stow.SLOW
+    assert d.stop() == 0
+
+
+def test_many_connections_with_one_password(make_daemon):
+    """A shipper that opens all its connections at once is no guesser: one verification serves them."""
+    d = make_daemon("security.users.admin=correct horse", start=False).spawn()
+    assert wait_until(lambda: answers(d))
+    raws = [Raw(d.port) for _ in range(60)]
+    began = time.monotonic()
+    for raw in raws:
+        raw.send(request_bytes("GET", "/", headers=basic(*ADMIN)))
+    assert [raw.receive().status for raw in raws] == [200] * 60
+    assert time.monotonic() - began < 1.5 * stow.SLOW
+    for raw in raws:
+        raw.close()
     assert d.stop() == 0
 
 
