@@ -211,6 +211,8 @@ static enum rc add_item(struct bulk *bulk, const struct bulk_item *in)
         entry.flags |= NAMES_REQUIRE_STREAM;
     if (in->op == WRITE_UPDATE || in->op == WRITE_DELETE || in->if_seq_no != SEQ_NONE)
         entry.flags |= NAMES_CHANGES;
+    if (in->pipeline.len != 0 || bulk->pipeline.len != 0)
+        entry.flags |= NAMES_PIPELINE;
     buf_put(&bulk->items, &item, sizeof item);
     buf_put(&bulk->entries, &entry, sizeof entry);
     if (bulk->items.failed || bulk->entries.failed)

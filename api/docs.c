@@ -204,6 +204,8 @@ static void doc_write_run(struct api_call *call, struct doc_write *d, enum names
     unsigned flags = (alias ? NAMES_REQUIRE_ALIAS : 0u) | (stream ? NAMES_REQUIRE_STREAM : 0u);
     if (d->item.op == WRITE_UPDATE || d->item.op == WRITE_DELETE || d->item.if_seq_no != SEQ_NONE)
         flags |= NAMES_CHANGES;
+    if (call_param(call, "pipeline").len != 0)
+        flags |= NAMES_PIPELINE;
     enum rc rc = names_target(call->api, name, need, flags, &target, &err);
     if (rc != RC_OK) {
         names_reply_error(call, name, rc, &err);

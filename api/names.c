@@ -136,6 +136,10 @@ static void read_setting(struct slice key, struct json_value value, struct names
         (void)json_u64(text, &out->replicas);
     else if (json_string_is(key, "index.hidden"))
         out->hidden = slice_is(text, "true");
+    else if (json_string_is(key, "index.default_pipeline"))
+        out->pipelines[0] = text;
+    else if (json_string_is(key, "index.final_pipeline"))
+        out->pipelines[1] = text;
     for (size_t i = 0; i < ARRAY_LEN(blocks) && slice_is(text, "true"); i++)
         if (json_string_is(key, blocks[i].key))
             out->blocks |= blocks[i].block;

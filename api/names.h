@@ -59,7 +59,8 @@ enum names_need {
 enum names_flags {
     NAMES_REQUIRE_ALIAS = 1,
     NAMES_REQUIRE_STREAM = 2,
-    NAMES_CHANGES = 4, /* update, delete, or index with if_seq_no: allowed on backing indices */
+    NAMES_PIPELINE = 8, /* the request names a pipeline, or "_none": not the index' default one */
+    NAMES_CHANGES = 4,  /* update, delete, or index with if_seq_no: allowed on backing indices */
 };
 struct names_target {
     struct index *index;
@@ -116,6 +117,8 @@ struct names_info {
     bool closed, hidden;
     uint64_t shards, replicas; /* as asked for; neither changes what is stored */
     unsigned blocks;           /* of index.blocks.* */
+    struct slice
+        pipelines[2];    /* index.default_pipeline and final_pipeline, or empty; of the meta */
     struct slice stream; /* data stream that it is a backing index of, or empty; of the metadata */
     uint64_t generation;
     bool stream_hidden;

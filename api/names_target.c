@@ -3,6 +3,7 @@
  * are answered. */
 #include "api/date_math.h"
 #include "api/names_view.h"
+#include "api/pipelines.h"
 #include "api/settings.h"
 
 /* ---- the write index of an alias */
@@ -128,17 +129,34 @@ static enum rc check_append(const struct names_target *target, const struct name
     return RC_OK;
 }
 
-/* May the documents of an index be read or written? */
-static enum rc check_use(const struct names_target *target, enum names_need need, unsigned flags,
-                         struct err *err)
+/* Documents of an index whose pipelines are not there are refused, as in Elasticsearch. */
+static enum rc check_pipelines(struct api *api, const struct names_info *info, enum names_need need,
+                               unsigned flags, struct err *err)
 {
-    static const char blocks[] = "index.blocks.";
+    if (need == NAMES_READ || (flags & NAMES_CHANGES) != 0)
+        return RC_OK;
+    for (size_t i = (flags & NAMES_PIPELINE) != 0 ? 1 : 0; i < ARRAY_LEN(info->pipelines); i++)
+        if (!pipeline_known(api, info->pipelines[i]))
+            return err_set(err, RC_INVALID, 0, "pipeline with id [%.*s] does not exist",
+                           SLICE_FMT(info->pipelines[i]));
+    return RC_OK;
+}
+
+static bool mentions(struct slice text, const char *word)
+{
+    return memmem(text.ptr, text.len, word, strlen(word)) != NULL;
+}
+
+/* May the documents of an index be read or written? */
+static enum rc check_use(struct api *api, const struct names_target *target, enum names_need need,
+                         unsigned flags, struct err *err)
+{
     const struct index_meta *meta = index_meta_acquire(target->index);
     struct names_info info;
     enum rc rc = RC_OK;
-    /* Nearly always neither is there: then nothing is parsed. */
-    if (meta->extra.len > 2 ||
-        memmem(meta->settings.ptr, meta->settings.len, blocks, sizeof blocks - 1) != NULL) {
+    /* Nearly always nothing of it is there: then nothing is parsed. */
+    if (meta->extra.len > 2 || mentions(meta->settings, "\"index.blocks.") ||
+        mentions(meta->settings, "_pipeline\"")) {
         names_info_get(meta, &info);
         if (info.closed)
             rc = err_set(err, RC_INVALID, 0, "index [%s] is closed", index_name(target->index));
@@ -147,6 +165,8 @@ static enum rc check_use(const struct names_target *target, enum names_need need
                 names_blocked(target->index, &info, need == NAMES_READ ? USE_READ : USE_WRITE, err);
         if (rc == RC_OK)
             rc = check_append(target, &info, need, flags, err);
+        if (rc == RC_OK)
+            rc = check_pipelines(api, &info, need, flags, err);
     }
     index_meta_release(meta);
     return rc;
@@ -204,7 +224,7 @@ enum rc names_target(struct api *api, struct slice name, enum names_need need, u
         ((flags & NAMES_REQUIRE_STREAM) == 0 || names_makes_stream(api, buf_slice(&real))))
         rc = target_make(api, buf_slice(&real), need, &found, err);
     TRY_OUT(check_required(name, flags, &found, rc, err));
-    TRY_OUT(check_use(&found, need, flags, err));
+    TRY_OUT(check_use(api, &found, need, flags, err));
     *out = found;
     found.index = NULL;
 out:

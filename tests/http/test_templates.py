@@ -154,6 +154,24 @@ def test_pipelines(client, index):
     assert r.status == 404 and r.error["type"] == "resource_not_found_exception"
 
 
+def test_pipelines_of_an_index(client, index):
+    client.put(f"/{index}", {"settings": {"index.default_pipeline": index}})
+    missing = f"pipeline with id [{index}] does not exist"
+    r = client.put_doc(index, "1", b"{}")
+    assert r.status == 400 and r.error == {**r.error, "type": "illegal_argument_exception", "reason": missing}
+    one = b'{"index":{"_index":"%s"}}\n{}\n' % index.encode()
+    item = client.bulk(one).items[0]
+    assert item["status"] == 400 and item["error"]["reason"] == missing
+    assert client.bulk(one, "/_bulk?pipeline=_none").items[0]["status"] == 201
+    assert client.put_doc(index, "1", b"{}", "?pipeline=_none").status == 201
+    assert client.delete(f"/{index}/_doc/1").status == 200
+    client.put(f"/_ingest/pipeline/{index}", {"processors": []})
+    assert client.put_doc(index, "1", b"{}").status == 201 and client.bulk(one).items[0]["status"] == 201
+    client.put(f"/{index}/_settings", {"index.default_pipeline": "_none", "index.final_pipeline": "none"})
+    assert client.put_doc(index, "1", b"{}", "?pipeline=_none").status == 400
+    client.delete(f"/_ingest/pipeline/{index}")
+
+
 def test_policies(client, index):
     path = f"/_ilm/policy/{index}"
     assert client.get(path).status == 404 and client.delete(path).status == 404
