@@ -170,6 +170,8 @@ $(BUILD)/tools/bench/constant: $(BUILD)/tools/bench/constant.o
 layers: ## who includes whom, lengths of functions and files, licence lines
 	@tools/layers.sh
 
+format: ## clang-format over all of it
+	@$(CLANG_FORMAT) -i $(C_FILES)
 format-check: ## clang-format changes nothing
 	@$(CLANG_FORMAT) --dry-run --Werror $(C_FILES)
 
@@ -213,7 +215,7 @@ help: ## this list
 	    awk -F'|' '{ printf "  %-14s %s\n", $$1, $$2 }'
 
 .PHONY: all run test check-quick test-clients test-unit unit-build fuzz-replay fuzz-replay-build \
-        crash asan ubsan tsan fuzz fuzz-build bench bench-quick bench-build layers format-check \
+        crash asan ubsan tsan fuzz fuzz-build bench bench-quick bench-build layers format format-check \
         lint deps deps-test deps-clients install uninstall docker clean help
 .SECONDARY:
 .DELETE_ON_ERROR:

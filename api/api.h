@@ -42,11 +42,11 @@ struct api_options {
     struct work *work;
     const char *cluster_name;
     const char *node_name;
-    const char *identity_version; /* "8.19.2": GET /, dialect by its major */
-    const char *identity_product; /* "elasticsearch" or "opensearch" */
-    bool product_header;          /* X-Elastic-Product on every answer */
-    const char *http_address;     /* publish address "host:port", or NULL: the Host header */
-    uint64_t max_content_length;  /* bytes, also after inflating */
+    const char *identity_version;     /* "8.19.2": GET /, dialect by its major */
+    const char *identity_product;     /* "elasticsearch" or "opensearch" */
+    bool product_header;              /* X-Elastic-Product on every answer */
+    const char *http_address;         /* publish address "host:port", or NULL: the Host header */
+    uint64_t max_content_length;      /* bytes, also after inflating */
     const char *reindex_whitelist;    /* hosts that source.remote may name: globs of host:port */
     const char *reindex_certificates; /* file of authorities for https, or NULL */
     /* Security: off without users_file. Beside the users in the file there are fixed ones, who may
@@ -61,8 +61,7 @@ struct api_options {
     void *arg;
 };
 
-MUST_CHECK enum rc api_create(const struct api_options *options, struct api **out,
-                              struct err *err);
+MUST_CHECK enum rc api_create(const struct api_options *options, struct api **out, struct err *err);
 /* The node is about to stop: jobs end at their next step, new ones are refused. */
 void api_stop(struct api *api);
 /* Calls have ended. Waits for jobs that nobody waits for. */
@@ -72,12 +71,12 @@ enum api_method { API_GET, API_HEAD, API_POST, API_PUT, API_DELETE, API_OPTIONS,
 
 /* A header of an answer beyond those the server adds itself. */
 struct api_header {
-    const char *name;  /* static */
+    const char *name; /* static */
     char value[128];
 };
 
 struct api_reply {
-    int status; /* HTTP */
+    int status;               /* HTTP */
     const char *content_type; /* static: "application/json" … */
     bool gzipped;             /* body is Content-Encoding: gzip */
     struct buf body;          /* complete, or the first window */
@@ -118,16 +117,16 @@ struct api_call {
     size_t part_count;
     struct param *params; /* decoded query parameters, in arena */
     size_t param_count;
-    struct arena *arena;  /* freed by api_call_done */
-    void *state;          /* handler's own, freed by state_free */
+    struct arena *arena; /* freed by api_call_done */
+    void *state;         /* handler's own, freed by state_free */
     void (*state_free)(struct api_call *call);
     uint64_t started_ns;
-    bool queued; /* on a worker: api_finish hands the call back by finished() */
+    bool queued;                  /* on a worker: api_finish hands the call back by finished() */
     const struct principal *user; /* api/access.h; NULL: security is off */
     const struct api_key *key;    /* with user: the key that came in its place */
     struct door_visit *visit;     /* while the password is verified */
     unsigned needs;               /* not 0: indices without one of these privileges are left out */
-    struct packed *packed; /* gzip of a streamed answer; freed by api_call_done */
+    struct packed *packed;        /* gzip of a streamed answer; freed by api_call_done */
 };
 
 enum api_admission {

@@ -15,9 +15,9 @@
 
 struct bulk_item {
     enum write_op op;
-    struct slice index;   /* decoded; empty: absent */
-    struct slice id;      /* decoded */
-    bool has_id;          /* also true for "" */
+    struct slice index; /* decoded; empty: absent */
+    struct slice id;    /* decoded */
+    bool has_id;        /* also true for "" */
     struct slice routing;
     struct slice pipeline;
     bool require_alias, has_require_alias;
@@ -27,11 +27,11 @@ struct bulk_item {
     enum write_versioning versioning;
     uint64_t if_seq_no, if_primary_term; /* SEQ_NONE, 0 */
     uint64_t retry_on_conflict;
-    struct slice source_filter;  /* "_source" of the metadata: raw JSON value; empty: absent */
-    struct slice source;         /* the document line, without line end; empty for delete */
-    bool source_ok;              /* valid JSON object */
-    struct json_fault fault;     /* when not */
-    uint32_t line;               /* of the action, from 1 */
+    struct slice source_filter; /* "_source" of the metadata: raw JSON value; empty: absent */
+    struct slice source;        /* the document line, without line end; empty for delete */
+    bool source_ok;             /* valid JSON object */
+    struct json_fault fault;    /* when not */
+    uint32_t line;              /* of the action, from 1 */
 };
 
 struct bulk_reader {

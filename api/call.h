@@ -79,8 +79,7 @@ void reply_rc(struct api_call *call, enum rc rc, const struct err *err);
 void reply_ack(struct api_call *call);
 /* Status 200 application/json, empty body to append to: */
 struct buf *reply_json(struct api_call *call, int status);
-void reply_header(struct api_call *call, const char *name, const char *fmt, ...)
-    PRINTF_LIKE(3, 4);
+void reply_header(struct api_call *call, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* The row of the table, for item-level errors (bulk, mget). */
 int error_status(enum rc rc);
 const char *error_type(const struct api *api, enum rc rc);
@@ -92,7 +91,8 @@ void error_object(struct buf *out, const char *type, struct slice reason, struct
 /* Append {"root_cause":[{…}],"type":…,"reason":…} */
 void error_tree(struct buf *out, const char *type, struct slice reason, struct slice members);
 
-/* ---- JSON writing: append ,"key": (the comma unless the last byte opens a container) and values */
+/* ---- JSON writing: append ,"key": (the comma unless the last byte opens a container) and values
+ */
 void json_key(struct buf *b, const char *key);
 void json_str(struct buf *b, const char *key, struct slice value);
 void json_cstr(struct buf *b, const char *key, const char *value);
@@ -107,20 +107,20 @@ void json_pretty(struct slice json, struct buf *out);
 /* ---- the api object */
 struct api {
     struct api_options o;
-    int major;               /* of identity_version: 7 adds _type */
-    struct access *access;   /* api/access.h; NULL: security is off */
-    struct metrics *metrics; /* api/metrics.h */
-    uint64_t started_ns;     /* monotonic */
-    struct registry *names;  /* api/names.h */
-    struct every *every;     /* api/every.h: the housekeeping thread */
+    int major;                 /* of identity_version: 7 adds _type */
+    struct access *access;     /* api/access.h; NULL: security is off */
+    struct metrics *metrics;   /* api/metrics.h */
+    uint64_t started_ns;       /* monotonic */
+    struct registry *names;    /* api/names.h */
+    struct every *every;       /* api/every.h: the housekeeping thread */
     struct contexts *contexts; /* api/search.h */
     struct jobs *jobs;         /* api/tasks.h */
 };
 /* Call fn(arg) about every `ms` milliseconds on the housekeeping thread, until api_destroy. */
 MUST_CHECK enum rc api_every(struct api *api, uint64_t ms, void (*fn)(void *arg), void *arg,
                              struct err *err);
-uint64_t clock_ms(void);  /* wall clock, ms since 1970 */
-uint64_t clock_ns(void);  /* monotonic */
+uint64_t clock_ms(void); /* wall clock, ms since 1970 */
+uint64_t clock_ns(void); /* monotonic */
 uint64_t call_took_ms(const struct api_call *call);
 
 #endif

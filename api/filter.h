@@ -2,8 +2,8 @@
 /* Choosing parts of a JSON value by dotted paths: _source filtering and filter_path. The kept
  * members' bytes are copied, never re-printed; what is left out leaves with its comma.
  * Patterns as in Elasticsearch: "a.b", "a.*", "*.id", "c*"; filter_path also "**" and a leading "-"
- * for exclusion; in _source '*' spans dots, too. A pattern that names an object keeps all of it. The
- * elements of an array have the path of their array. */
+ * for exclusion; in _source '*' spans dots, too. A pattern that names an object keeps all of it.
+ * The elements of an array have the path of their array. */
 #ifndef STOWD_FILTER_H
 #define STOWD_FILTER_H
 

@@ -18,9 +18,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MUST_CHECK __attribute__((warn_unused_result))
+#define MUST_CHECK              __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
-#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define ARRAY_LEN(a)            (sizeof(a) / sizeof((a)[0]))
 
 enum rc {
     RC_OK = 0,
@@ -33,9 +33,9 @@ enum rc {
     RC_BUSY,        /* try again later: queue, log or memory budget is full */
     RC_AGAIN,       /* would block: only from calls that promise not to */
     RC_NOMEM,
-    RC_FULL,    /* no space on the device, or below the reserve */
-    RC_IO,      /* the operating system refused; os_errno says how */
-    RC_CORRUPT, /* bytes from disk are not what was written */
+    RC_FULL,      /* no space on the device, or below the reserve */
+    RC_IO,        /* the operating system refused; os_errno says how */
+    RC_CORRUPT,   /* bytes from disk are not what was written */
     RC_FORBIDDEN, /* the caller may not */
 };
 
@@ -47,8 +47,8 @@ struct err {
 
 /* Fill err (may be NULL) and return rc. The first error wins: an err that already holds one keeps
  * it. A formatted text that does not fit is cut. */
-static inline PRINTF_LIKE(4, 5) enum rc err_set(struct err *err, enum rc rc, int os_errno,
-                                                const char *fmt, ...)
+static inline PRINTF_LIKE(4, 5) enum rc
+    err_set(struct err *err, enum rc rc, int os_errno, const char *fmt, ...)
 {
     if (err != NULL && err->rc == RC_OK) {
         va_list ap;
@@ -62,17 +62,17 @@ static inline PRINTF_LIKE(4, 5) enum rc err_set(struct err *err, enum rc rc, int
 }
 
 /* Return, or jump to the one `out:` label, when x is not RC_OK. TRY_OUT expects a local `rc`. */
-#define TRY(x)                   \
-    do {                         \
-        enum rc try_rc_ = (x);   \
-        if (try_rc_ != RC_OK)    \
-            return try_rc_;      \
+#define TRY(x)                                                                                     \
+    do {                                                                                           \
+        enum rc try_rc_ = (x);                                                                     \
+        if (try_rc_ != RC_OK)                                                                      \
+            return try_rc_;                                                                        \
     } while (0)
-#define TRY_OUT(x)        \
-    do {                  \
-        rc = (x);         \
-        if (rc != RC_OK)  \
-            goto out;     \
+#define TRY_OUT(x)                                                                                 \
+    do {                                                                                           \
+        rc = (x);                                                                                  \
+        if (rc != RC_OK)                                                                           \
+            goto out;                                                                              \
     } while (0)
 
 /* Bytes that belong to somebody else; not terminated by a zero. */
@@ -81,7 +81,7 @@ struct slice {
     size_t len;
 };
 
-#define SLICE_NONE ((struct slice){NULL, 0})
+#define SLICE_NONE   ((struct slice){NULL, 0})
 #define SLICE_LIT(s) ((struct slice){(const uint8_t *)(s), sizeof(s) - 1})
 /* For "%.*s". */
 #define SLICE_FMT(s) (int)((s).len > 200 ? 200 : (s).len), (const char *)(s).ptr

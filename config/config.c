@@ -22,19 +22,26 @@ struct option {
     uint64_t least, most;
 };
 
-#define AT(f) offsetof(struct config, f)
+#define AT(f)          offsetof(struct config, f)
 #define SECTION(title) {.section = (title)},
-#define TEXT(f, n, v, h) {.kind = KIND_TEXT, .field = AT(f), .name = (n), .value = (v), .help = (h)},
+#define TEXT(f, n, v, h)                                                                           \
+    {.kind = KIND_TEXT, .field = AT(f), .name = (n), .value = (v), .help = (h)},
 #define CHOICE(f, n, v, c, h)                                                                      \
     {.kind = KIND_CHOICE, .field = AT(f), .name = (n), .value = (v), .help = (h), .choices = (c)},
-#define FLAG(f, n, v, h) {.kind = KIND_FLAG, .field = AT(f), .name = (n), .value = (v), .help = (h)},
+#define FLAG(f, n, v, h)                                                                           \
+    {.kind = KIND_FLAG, .field = AT(f), .name = (n), .value = (v), .help = (h)},
 #define NUMBER(k, f, n, v, lo, hi, h)                                                              \
-    {.kind = (k), .field = AT(f), .name = (n), .value = (v), .help = (h), .least = (lo),           \
+    {.kind = (k),                                                                                  \
+     .field = AT(f),                                                                               \
+     .name = (n),                                                                                  \
+     .value = (v),                                                                                 \
+     .help = (h),                                                                                  \
+     .least = (lo),                                                                                \
      .most = (hi)},
-#define COUNT(f, n, v, lo, hi, h) NUMBER(KIND_COUNT, f, n, v, lo, hi, h)
-#define SIZE(f, n, v, lo, hi, h) NUMBER(KIND_SIZE, f, n, v, lo, hi, h)
+#define COUNT(f, n, v, lo, hi, h)     NUMBER(KIND_COUNT, f, n, v, lo, hi, h)
+#define SIZE(f, n, v, lo, hi, h)      NUMBER(KIND_SIZE, f, n, v, lo, hi, h)
 #define SIZE_AUTO(f, n, v, lo, hi, h) NUMBER(KIND_SIZE_AUTO, f, n, v, lo, hi, h)
-#define TIME(f, n, v, lo, hi, h) NUMBER(KIND_TIME, f, n, v, lo, hi, h)
+#define TIME(f, n, v, lo, hi, h)      NUMBER(KIND_TIME, f, n, v, lo, hi, h)
 static const struct option OPTIONS[] = {
 #include "config/options.def"
 };
@@ -228,13 +235,13 @@ void config_done(struct config *config)
 {
     config_forget_users(config);
     for (size_t i = 0; i < ARRAY_LEN(OPTIONS); i++)
-        if (OPTIONS[i].name != NULL && (OPTIONS[i].kind == KIND_TEXT || OPTIONS[i].kind == KIND_CHOICE)) {
+        if (OPTIONS[i].name != NULL &&
+            (OPTIONS[i].kind == KIND_TEXT || OPTIONS[i].kind == KIND_CHOICE)) {
             char **text = (char **)(void *)((char *)config + OPTIONS[i].field);
             free(*text);
             *text = NULL;
         }
 }
-
 
 /* ---- security.users.NAME */
 
@@ -393,10 +400,10 @@ enum rc config_set(struct config *config, const char *assignment, const char *so
 struct file {
     struct config *config;
     const char *path;
-    char prefix[256];         /* dotted name of the mapping that is open */
+    char prefix[256]; /* dotted name of the mapping that is open */
     size_t prefix_len[FILE_DEPTH];
-    size_t depth;             /* open mappings */
-    char key[128];            /* waits for its value */
+    size_t depth;  /* open mappings */
+    char key[128]; /* waits for its value */
     bool has_key;
     bool given[ARRAY_LEN(OPTIONS)];
 };
@@ -438,9 +445,8 @@ static enum rc file_scalar(struct file *file, const yaml_event_t *event, struct 
     if (strlen(text) != event->data.scalar.length)
         return file_refuse(file, &event->start_mark, "a zero byte", "", err);
     if (file->depth == 0)
-        return *text == '\0'
-                   ? RC_OK
-                   : file_refuse(file, &event->start_mark, "not name: value:", text, err);
+        return *text == '\0' ? RC_OK
+                             : file_refuse(file, &event->start_mark, "not name: value:", text, err);
     if (file->has_key) {
         file->has_key = false;
         return file_value(file, text, event, err);
@@ -490,8 +496,7 @@ static enum rc file_event(struct file *file, const yaml_event_t *event, size_t *
         return RC_OK;
     case YAML_SEQUENCE_START_EVENT:
     case YAML_ALIAS_EVENT:
-        return file_refuse(file, &event->start_mark, "a plain value is needed for", file->key,
-                           err);
+        return file_refuse(file, &event->start_mark, "a plain value is needed for", file->key, err);
     default:
         return RC_OK;
     }
@@ -516,10 +521,9 @@ enum rc config_load_file(struct config *config, const char *path, struct err *er
     while (rc == RC_OK && !end) {
         yaml_event_t event;
         if (!yaml_parser_parse(&parser, &event)) {
-            rc = file_refuse(&file,
-                             parser.error == YAML_READER_ERROR ? &parser.mark
-                                                               : &parser.problem_mark,
-                             "not YAML:", parser.problem != NULL ? parser.problem : "", err);
+            rc = file_refuse(
+                &file, parser.error == YAML_READER_ERROR ? &parser.mark : &parser.problem_mark,
+                "not YAML:", parser.problem != NULL ? parser.problem : "", err);
             break;
         }
         end = event.type == YAML_STREAM_END_EVENT;

@@ -9,25 +9,25 @@
 #define GIB (1024ull * 1024ull * 1024ull)
 
 /* Elasticsearch's limits (ES 8: IndexRequest, MetadataCreateIndexService). */
-#define LIMIT_ID_BYTES 512
+#define LIMIT_ID_BYTES         512
 #define LIMIT_INDEX_NAME_BYTES 255
 
 /* JSON accepted in documents: containers open at once. ES allows 1000 (StreamReadConstraints). */
 #define LIMIT_JSON_DEPTH 1000
 
 /* Documents in one block; block sizes a user may ask for (index.block.size). */
-#define LIMIT_BLOCK_ROWS 4096
+#define LIMIT_BLOCK_ROWS      4096
 #define LIMIT_BLOCK_BYTES_MIN (4 * KIB)
 #define LIMIT_BLOCK_BYTES_MAX (4 * MIB)
-/* A columnar block closes by what it is packed to before compression, as a get takes as long as that
- * is to decompress, within bounds of its raw bytes. */
-#define DEFAULT_PACKED_BYTES (48 * KIB)
+/* A columnar block closes by what it is packed to before compression, as a get takes as long as
+ * that is to decompress, within bounds of its raw bytes. */
+#define DEFAULT_PACKED_BYTES      (48 * KIB)
 #define DEFAULT_PACKED_BYTES_BEST (96 * KIB)
-#define DEFAULT_BLOCK_BYTES_MIN (64 * KIB)
-#define DEFAULT_BLOCK_BYTES (512 * KIB)
-#define DEFAULT_BLOCK_BYTES_BEST (1 * MIB)
+#define DEFAULT_BLOCK_BYTES_MIN   (64 * KIB)
+#define DEFAULT_BLOCK_BYTES       (512 * KIB)
+#define DEFAULT_BLOCK_BYTES_BEST  (1 * MIB)
 /* The same for layout plain, where raw bytes are all there is to go by. */
-#define DEFAULT_PLAIN_BYTES (64 * KIB)
+#define DEFAULT_PLAIN_BYTES      (64 * KIB)
 #define DEFAULT_PLAIN_BYTES_BEST (256 * KIB)
 
 /* One step under an index lock while a bulk is decided. */
@@ -38,14 +38,14 @@
 #define LIMIT_CONTROL_BYTES (16 * MIB)
 
 /* Answers: larger ones are streamed in windows of this size. */
-#define LIMIT_ANSWER_WINDOW (1 * MIB)
-#define LIMIT_MGET_WINDOW_DOCS 1000
+#define LIMIT_ANSWER_WINDOW     (1 * MIB)
+#define LIMIT_MGET_WINDOW_DOCS  1000
 #define LIMIT_MGET_WINDOW_BYTES (8 * MIB)
 
 /* Highest zstd level: libzstd before 1.5.5 has a corruption fault at the levels above 15
  * (release notes of zstd 1.5.5). */
 #define LIMIT_ZSTD_LEVEL_OLD 15
-#define LIMIT_ZSTD_LEVEL 19
+#define LIMIT_ZSTD_LEVEL     19
 
 /* LMDB: work of one write transaction, so that none holds the writer longer than some 50 ms. */
 #define LIMIT_CATALOG_TXN_KEYS 10000

@@ -69,8 +69,8 @@ static void serve_locked(struct budget *budget)
 bool budget_try(struct budget *budget, struct budget_share *share, uint64_t bytes)
 {
     pthread_mutex_lock(&budget->lock);
-    bool first = budget->queues[0].head == NULL &&
-                 (share->held > 0 || budget->queues[1].head == NULL);
+    bool first =
+        budget->queues[0].head == NULL && (share->held > 0 || budget->queues[1].head == NULL);
     bool ok = first && !budget->closed && fits_locked(budget, share, bytes);
     if (ok)
         hold_locked(budget, share, (int64_t)bytes);

@@ -46,8 +46,7 @@ void budget_done(struct budget *budget);
 /* Take bytes now, or nothing. */
 MUST_CHECK bool budget_try(struct budget *budget, struct budget_share *share, uint64_t bytes);
 /* The same, where `bytes` is what will be needed later: only out of a half-empty budget. */
-MUST_CHECK bool budget_try_ahead(struct budget *budget, struct budget_share *share,
-                                 uint64_t bytes);
+MUST_CHECK bool budget_try_ahead(struct budget *budget, struct budget_share *share, uint64_t bytes);
 /* Queue up for bytes; wake() may be called before this returns. */
 void budget_wait(struct budget *budget, struct budget_share *share, uint64_t bytes,
                  uint64_t deadline_ns);

@@ -22,9 +22,9 @@
 #include "server/http.h"
 
 #include "server/budget.h"
-#include "server/pool.h"
 #include "server/listen.h"
 #include "server/log.h"
+#include "server/pool.h"
 #include "server/request.h"
 
 #include <errno.h>
@@ -38,22 +38,22 @@
 #include <time.h>
 #include <unistd.h>
 
-#define URI_BYTES_MAX (16u * 1024)          /* longer ones: 414 */
-#define CONNECTION_MEMORY (64u * 1024)      /* headers, and the piece of a body that is read */
-#define LISTEN_BACKLOG 1024
-#define BODY_STEP_MIN (64u * 1024)          /* a body's buffer grows by this … */
-#define BODY_STEP_MAX (4u * 1024 * 1024)    /* … to this at a time */
-#define PROGRESS_BYTES (64u * 1024)         /* due each http.body_timeout */
-#define SMALL_ANSWER (16u * 1024)           /* not counted: less than the connection costs itself */
-#define STREAM_BLOCK (16u * 1024)
-#define DISCARD_BYTES (64u * 1024 * 1024)   /* of a refused body, or twice the limit if more */
-#define DISCARD_NS (30 * NS_PER_S)
-#define STOP_UPLOADS_NS (2 * NS_PER_S)
-#define STOP_CALLS_NS (8 * NS_PER_S)
-#define TICK_NS (NS_PER_S / 4)
-#define SWEEP_NS (NS_PER_S / 2)
-#define NS_PER_S 1000000000ull
-#define NS_PER_MS 1000000ull
+#define URI_BYTES_MAX     (16u * 1024) /* longer ones: 414 */
+#define CONNECTION_MEMORY (64u * 1024) /* headers, and the piece of a body that is read */
+#define LISTEN_BACKLOG    1024
+#define BODY_STEP_MIN     (64u * 1024)       /* a body's buffer grows by this … */
+#define BODY_STEP_MAX     (4u * 1024 * 1024) /* … to this at a time */
+#define PROGRESS_BYTES    (64u * 1024)       /* due each http.body_timeout */
+#define SMALL_ANSWER      (16u * 1024) /* not counted: less than the connection costs itself */
+#define STREAM_BLOCK      (16u * 1024)
+#define DISCARD_BYTES     (64u * 1024 * 1024) /* of a refused body, or twice the limit if more */
+#define DISCARD_NS        (30 * NS_PER_S)
+#define STOP_UPLOADS_NS   (2 * NS_PER_S)
+#define STOP_CALLS_NS     (8 * NS_PER_S)
+#define TICK_NS           (NS_PER_S / 4)
+#define SWEEP_NS          (NS_PER_S / 2)
+#define NS_PER_S          1000000000ull
+#define NS_PER_MS         1000000ull
 
 enum stage {
     STAGE_IDLE,
@@ -73,25 +73,25 @@ struct conn {
     struct MHD_Connection *mhd;
     int fd;
     enum stage stage;
-    bool has_call;      /* call is to be given to api_call_done */
-    bool busy;          /* counted in http->busy */
-    bool at_headers;    /* suspended in the first call, which will be repeated */
-    bool asked;         /* waited for memory: `granted` says how that ended */
+    bool has_call;   /* call is to be given to api_call_done */
+    bool busy;       /* counted in http->busy */
+    bool at_headers; /* suspended in the first call, which will be repeated */
+    bool asked;      /* waited for memory: `granted` says how that ended */
     bool granted;
     bool uri_too_long;
-    bool broken;        /* the answer can't be continued */
+    bool broken; /* the answer can't be continued */
     struct request_marks marks;
-    uint8_t peer[16];   /* address of the client, as struct api_call has it */
+    uint8_t peer[16]; /* address of the client, as struct api_call has it */
     char *uri;
     size_t uri_len, uri_cap;
-    uint64_t received;  /* body bytes, also of one thrown away */
-    uint64_t mark;      /* of them, at the last move of the deadline */
-    size_t sent;        /* of the window of a streamed answer */
-    uint64_t counted;   /* bytes of body and answer that are in share */
+    uint64_t received; /* body bytes, also of one thrown away */
+    uint64_t mark;     /* of them, at the last move of the deadline */
+    size_t sent;       /* of the window of a streamed answer */
+    uint64_t counted;  /* bytes of body and answer that are in share */
     struct budget_share share;
-    struct task task;   /* makes the next window */
+    struct task task;             /* makes the next window */
     _Atomic uint64_t deadline_ns; /* 0: none; the lowest two bits are enum waits */
-    uint64_t acked; /* the sweeper's: bytes the client had at the last look */
+    uint64_t acked;               /* the sweeper's: bytes the client had at the last look */
     struct conn *next, *prev;
 };
 
@@ -102,15 +102,15 @@ struct http {
     struct pool pool;
     uint64_t idle_ns, header_ns, body_ns, wait_ns, body_max, discard_max;
     char address[80];
-    _Atomic bool stopping; /* new requests are refused */
-    _Atomic bool closing;  /* nothing is handed to workers any more */
-    _Atomic size_t open;   /* requests from headers to the end of the answer */
-    _Atomic size_t busy;   /* of them, with a complete body */
+    _Atomic bool stopping;  /* new requests are refused */
+    _Atomic bool closing;   /* nothing is handed to workers any more */
+    _Atomic size_t open;    /* requests from headers to the end of the answer */
+    _Atomic size_t busy;    /* of them, with a complete body */
     _Atomic size_t at_work; /* of them, suspended for a worker or the door */
     _Atomic size_t cut;     /* connections that a deadline ended */
     _Atomic size_t connections;
     unsigned connections_max;
-    pthread_mutex_t lock;  /* conns, sweeper_stop */
+    pthread_mutex_t lock; /* conns, sweeper_stop */
     pthread_cond_t wake_sweeper;
     bool sweeper_stop;
     struct conn *conns;
@@ -216,8 +216,7 @@ static void sweep_conn(struct conn *conn, uint64_t now)
         if (waits == TO_READ || waits == TO_WRITE)
             atomic_fetch_add(&conn->http->cut, 1);
         shutdown(conn->fd, SHUT_RDWR);
-    } else if ((waits & 1) != 0 &&
-               recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
+    } else if ((waits & 1) != 0 && recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
         /* H6. The last bytes may be on their way through the library: whoever moves the deadline
          * in the meantime is not cut. */
         atomic_compare_exchange_strong(&conn->deadline_ns, &deadline,
@@ -335,7 +334,8 @@ static bool body_room(struct conn *conn, size_t more, bool *no_memory_out)
 
 static struct MHD_Response *make_response(struct conn *conn);
 
-/* An answer must be taken at the rate that a body must come: the sweeper looks and goes on waiting. */
+/* An answer must be taken at the rate that a body must come: the sweeper looks and goes on waiting.
+ */
 static void answer_deadline(struct conn *conn)
 {
     set_deadline(conn, conn->http->body_ns, TO_WRITE);
@@ -782,8 +782,9 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
 
 /* ---- life */
 
-/* While stopping, new connections are closed at once. (MHD_quiesce_daemon takes the listening socket
- * out of the threads' epoll sets and aborts when a thread has just done so itself: 0.9.75.) */
+/* While stopping, new connections are closed at once. (MHD_quiesce_daemon takes the listening
+ * socket out of the threads' epoll sets and aborts when a thread has just done so itself: 0.9.75.)
+ */
 static enum MHD_Result on_accept(void *cls, const struct sockaddr *address, socklen_t len)
 {
     const struct http *http = (const struct http *)cls;
@@ -815,7 +816,8 @@ static struct MHD_Daemon *start_daemon(struct http *http)
     const struct MHD_OptionItem one[] = {{MHD_OPTION_END, 0, NULL}};
     const struct MHD_OptionItem tls[] = {
         {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, http->o.tls_callback},
-        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t) "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0,
+         (void *)(uintptr_t) "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
         {MHD_OPTION_END, 0, NULL},
     };
     unsigned use_tls = http->o.tls_callback != NULL ? MHD_USE_TLS : 0;
@@ -874,8 +876,7 @@ enum rc http_start(const struct http_options *options, struct http **out, struct
     http->body_ns = config->http_body_timeout * NS_PER_MS;
     http->wait_ns = config->http_admission_wait * NS_PER_MS;
     http->body_max = config->http_max_content_length;
-    http->discard_max =
-        2 * http->body_max > DISCARD_BYTES ? 2 * http->body_max : DISCARD_BYTES;
+    http->discard_max = 2 * http->body_max > DISCARD_BYTES ? 2 * http->body_max : DISCARD_BYTES;
     budget_init(&http->budget, config->http_max_in_flight, on_budget);
     pool_init(&http->pool, config->http_max_in_flight / 4);
     pthread_mutex_init(&http->lock, NULL);

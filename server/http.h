@@ -12,9 +12,9 @@ struct http;
 struct http_options {
     const struct config *config; /* outlives http */
     struct api *api;
-    struct work *work; /* makes the windows of streamed answers */
+    struct work *work;  /* makes the windows of streamed answers */
     void *tls_callback; /* of server/tls.h; NULL: no TLS */
-    int listen_fd;     /* from listen_bind; http_start takes it over, also when it fails */
+    int listen_fd;      /* from listen_bind; http_start takes it over, also when it fails */
     /* Set from any thread when nothing can be made durable any more: from then on no 2xx goes out,
      * connections that would get one are closed. */
     const _Atomic bool *failed;

@@ -2,8 +2,8 @@
 /* The process: arguments, settings, wiring, signals, orderly stop. Reads from top to bottom.
  *
  * Exit codes (sysexits.h): 0 orderly stop or --help; 64 wrong flags; 78 wrong settings; 69 the port
- * is not to be had; 73 the data folder cannot be made or used; 75 another process has it; 65 what is
- * in it is damaged; 71 no threads or memory; 74 the log could not be written any more. */
+ * is not to be had; 73 the data folder cannot be made or used; 75 another process has it; 65 what
+ * is in it is damaged; 71 no threads or memory; 74 the log could not be written any more. */
 #include "api/api.h"
 #include "config/config.h"
 #include "server/guard.h"
@@ -30,15 +30,15 @@
 #include <unistd.h>
 
 #define STOWD_VERSION "0.1.0"
-#define DEFAULT_FILE "/etc/stowd/stowd.yml"
+#define DEFAULT_FILE  "/etc/stowd/stowd.yml"
 /* Time for the 503s that a failed log leaves behind. */
 #define FATAL_GRACE_MS 500
 /* Blocks of this size go back to the system when freed. glibc would raise the limit to 32 MB by
  * itself and then keep the bodies of many requests in its arenas. */
-#define MMAP_BYTES (2 * 1024 * 1024)
-/* An arena keeps so much free memory at its end: giving pages back and taking them again costs a fault
- * for each. */
-#define TRIM_BYTES (4 * 1024 * 1024)
+#define MMAP_BYTES (4 * 1024 * 1024)
+/* An arena keeps so much free memory at its end: giving pages back and taking them again costs a
+ * fault for each. */
+#define TRIM_BYTES (8 * 1024 * 1024)
 
 /* What the callbacks of storage/ need; set before the threads start. */
 struct daemon {
@@ -67,15 +67,16 @@ static int fail(int code, const struct err *err)
 static void print_help(void)
 {
     struct buf text = {0};
-    BUF_PUT_LIT(&text,
-                "Usage: stowd [-E name=value]... [--config FILE] [--accept-loss]\n"
-                "  -E name=value   set a setting; wins over STOWD_NAME in the environment, which "
-                "wins over the file\n"
-                "  --config FILE   settings in YAML (default " DEFAULT_FILE ", if there)\n"
-                "  --accept-loss   start although the write-ahead log is damaged; says what is lost\n"
-                "  --help          this text\n"
-                "  --version\n"
-                "\nSettings, with their defaults:\n");
+    BUF_PUT_LIT(
+        &text,
+        "Usage: stowd [-E name=value]... [--config FILE] [--accept-loss]\n"
+        "  -E name=value   set a setting; wins over STOWD_NAME in the environment, which "
+        "wins over the file\n"
+        "  --config FILE   settings in YAML (default " DEFAULT_FILE ", if there)\n"
+        "  --accept-loss   start although the write-ahead log is damaged; says what is lost\n"
+        "  --help          this text\n"
+        "  --version\n"
+        "\nSettings, with their defaults:\n");
     config_print_help(&text);
     fwrite(text.ptr, 1, text.len, stdout);
     buf_done(&text);
@@ -435,8 +436,8 @@ static int run(void)
         return fail(EX_OSERR, &err);
     }
     log_event(LOG_INFO, "stowd " STOWD_VERSION " serves %s on %s%s with %zu workers%s",
-              config->path_data, self.tls != NULL ? "https://" : "", http_address(self.http), workers,
-              self.guard.on ? ", security on" : "");
+              config->path_data, self.tls != NULL ? "https://" : "", http_address(self.http),
+              workers, self.guard.on ? ", security on" : "");
     wait_for_end(&signals);
     return atomic_load(&self.failed) ? end_failed() : stop();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers of large bodies, kept for the next request: fresh memory costs a page fault for each 4 KB,
- * which was an eighth of all CPU of a bulk load. Bounded; small buffers are not worth it. */
+/* Buffers of large bodies, kept for the next request: fresh memory costs a page fault for each 4
+ * KB, which was an eighth of all CPU of a bulk load. Bounded; small buffers are not worth it. */
 #ifndef STOWD_POOL_H
 #define STOWD_POOL_H
 

@@ -61,8 +61,8 @@ struct place {
     uint64_t first_seq;
     uint64_t last_seq;
     uint32_t segment;
-    uint32_t len;   /* bytes of the record */
-    uint64_t at;    /* offset in the segment */
+    uint32_t len; /* bytes of the record */
+    uint64_t at;  /* offset in the segment */
     uint32_t rows;
     uint32_t raw_bytes; /* of the documents, before compression */
 };
@@ -107,7 +107,7 @@ MUST_CHECK enum rc catalog_next_run(struct catalog *catalog, uint32_t index_no, 
                                     uint32_t *out, struct err *err);
 
 /* ---- dead rows: bitmaps of 4,096 seqs */
-#define CATALOG_DEAD_SEQS 4096
+#define CATALOG_DEAD_SEQS  4096
 #define CATALOG_DEAD_BYTES (CATALOG_DEAD_SEQS / 8)
 MUST_CHECK enum rc catalog_put_dead(struct catalog_txn *txn, uint32_t index_no, uint64_t chunk,
                                     const uint8_t bits[CATALOG_DEAD_BYTES], struct err *err);
@@ -116,9 +116,8 @@ MUST_CHECK enum rc catalog_get_dead(struct catalog *catalog, uint32_t index_no, 
                                     uint8_t bits_out[CATALOG_DEAD_BYTES], struct err *err);
 
 /* ---- within a write transaction: reads that see what it has written */
-MUST_CHECK enum rc catalog_txn_get_dead(struct catalog_txn *txn, uint32_t index_no,
-                                        uint64_t chunk, uint8_t bits_out[CATALOG_DEAD_BYTES],
-                                        struct err *err);
+MUST_CHECK enum rc catalog_txn_get_dead(struct catalog_txn *txn, uint32_t index_no, uint64_t chunk,
+                                        uint8_t bits_out[CATALOG_DEAD_BYTES], struct err *err);
 
 /* Remove keys of an index number (blocks, ids, dead), at most max keys; *more_out while some are
  * left. */

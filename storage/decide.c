@@ -213,8 +213,7 @@ static enum rc recheck(struct index *ix, const struct write_item *item, struct p
             return RC_AGAIN;
         rows_get(ix->open, at, &row);
         /* The table's older generation may have an older one of the id. */
-        if (slice_eq(row.id, item->id) &&
-            (plan->old_seq == SEQ_NONE || row.seq > plan->old_seq))
+        if (slice_eq(row.id, item->id) && (plan->old_seq == SEQ_NONE || row.seq > plan->old_seq))
             plan_old(plan, item, &row);
     }
     return RC_OK;
@@ -229,22 +228,20 @@ static void conflict(struct write_item *item, const struct plan *plan, enum writ
 }
 
 /* Conditions of the write. True: it goes on, *version_out is the new row's. */
-static bool conditions_hold(struct write_item *item, const struct plan *plan,
-                            uint64_t *version_out)
+static bool conditions_hold(struct write_item *item, const struct plan *plan, uint64_t *version_out)
 {
     bool there = plan->old_seq != SEQ_NONE;
     *version_out = there ? plan->old_version + 1 : 1;
-    if (item->if_seq_no != SEQ_NONE &&
-        (!plan->old_live || plan->old_seq != item->if_seq_no ||
-         plan->old_term != item->if_primary_term)) {
+    if (item->if_seq_no != SEQ_NONE && (!plan->old_live || plan->old_seq != item->if_seq_no ||
+                                        plan->old_term != item->if_primary_term)) {
         conflict(item, plan, WRITE_CONFLICT);
         return false;
     }
     if (item->versioning != VERSION_INTERNAL) {
         /* A tombstone's version counts, as in Elasticsearch within index.gc_deletes. */
         bool gte = item->versioning == VERSION_EXTERNAL_GTE;
-        if (there && (gte ? plan->old_version > item->version
-                          : plan->old_version >= item->version)) {
+        if (there &&
+            (gte ? plan->old_version > item->version : plan->old_version >= item->version)) {
             conflict(item, plan, WRITE_CONFLICT);
             item->version_out = plan->old_version;
             return false;
@@ -298,9 +295,9 @@ static bool make_row(struct write_item *item, struct plan *plan, struct row *row
     row->kind = tombstone ? ROW_TOMBSTONE : plan->keyed ? ROW_CLIENT : ROW_MADE;
     row->id = plan->keyed ? item->id : SLICE_NONE;
     row->routing = item->routing;
-    row->doc = tombstone                   ? SLICE_NONE
+    row->doc = tombstone                  ? SLICE_NONE
                : item->op == WRITE_UPDATE ? buf_slice(&plan->merged)
-                                           : item->source;
+                                          : item->source;
     item->result = tombstone        ? (plan->old_live ? WRITE_DELETED : WRITE_NOT_FOUND)
                    : plan->old_live ? WRITE_UPDATED
                                     : WRITE_CREATED;
@@ -430,8 +427,8 @@ static enum rc write_row(struct txn *txn, struct touch *touch, uint32_t at, stru
     struct write_item *item = &txn->write->items[at];
     struct plan *plan = &txn->plan[at];
     TRY(make_room(txn, touch, row, ahead));
-    if (touch->open_first != SEQ_NONE && (rows_count(ix->open) == 0 ||
-                                          rows_first_seq(ix->open) != touch->open_first))
+    if (touch->open_first != SEQ_NONE &&
+        (rows_count(ix->open) == 0 || rows_first_seq(ix->open) != touch->open_first))
         touch->loose_fixed = touch->loose_count; /* somebody else sealed the block of our rows */
     if (!push_u32(&touch->loose, &touch->loose_count, &touch->loose_cap, at))
         return RC_NOMEM;
@@ -465,8 +462,10 @@ static bool foreign_made(struct index *ix, struct write_item *item)
     if (!own || (given_out && seq < ix->next_seq))
         return false;
     struct err err = {0};
-    err_set(&err, RC_INVALID, 0, "id [%.*s] has the form of an id made by this index but was not "
-            "given out", SLICE_FMT(item->id));
+    err_set(&err, RC_INVALID, 0,
+            "id [%.*s] has the form of an id made by this index but was not "
+            "given out",
+            SLICE_FMT(item->id));
     refuse(item, &err);
     return true;
 }

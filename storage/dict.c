@@ -30,8 +30,8 @@ enum rc dict_train(struct slice samples, const size_t *sizes, size_t count, size
         return RC_NOT_FOUND;
     if (!buf_reserve(out, dict_bytes))
         return RC_NOMEM;
-    size_t n = ZDICT_trainFromBuffer(out->ptr + out->len, dict_bytes, samples.ptr, sizes,
-                                     (unsigned)count);
+    size_t n =
+        ZDICT_trainFromBuffer(out->ptr + out->len, dict_bytes, samples.ptr, sizes, (unsigned)count);
     if (ZDICT_isError(n) || n < DICT_BYTES_MIN / 2)
         return RC_NOT_FOUND;
     out->len += n;

@@ -12,7 +12,8 @@
 #include "config/base.h"
 #include "config/buf.h"
 
-/* Sizes tried in training: more than the largest no longer pays on logs (facts: codec.md, section 3). */
+/* Sizes tried in training: more than the largest no longer pays on logs (facts: codec.md, section
+ * 3). */
 #define DICT_BYTES_MAX (112 * 1024)
 #define DICT_BYTES_MIN (4 * 1024)
 

@@ -5,10 +5,10 @@
  * copy (KIND_DICT, index, number, segment). It is durable there before any block uses it, so that
  * a block in the log can always be opened.
  *
- *   Q1  a block's dictionary stands in its own segment; of a block still in memory, in some segment.
- *   Q2  one is kept only if it pays for itself: what it saves on samples it was not trained on,
- *       counted over what the index holds, is more than its own bytes.
- *   Q3  the newest one's copy outlives compaction. */
+ *   Q1  a block's dictionary stands in its own segment; of a block still in memory, in some
+ * segment. Q2  one is kept only if it pays for itself: what it saves on samples it was not trained
+ * on, counted over what the index holds, is more than its own bytes. Q3  the newest one's copy
+ * outlives compaction. */
 #include "config/limits.h"
 #include "storage/engine.h"
 
@@ -18,7 +18,7 @@
 #define TRAIN_FROM_RAW   (8 * MIB)
 #define TRAIN_SAMPLE_MAX (5 * MIB)
 /* Every so many-th sample is kept out of the training and tells what it is worth. */
-#define HOLD_OUT 5
+#define HOLD_OUT     5
 #define SAMPLE_BYTES (16 * KIB)
 
 /* The second size is tried only where the first one's gain is so many times its own bytes. */
@@ -54,8 +54,7 @@ static struct dict *learn(struct index *index, struct dict *dict)
     pthread_mutex_lock(&index->table);
     struct dict *known = known_locked(index, dict_number(dict));
     if (known == NULL) {
-        struct dict **list =
-            realloc(index->dicts, (index->dict_count + 1) * sizeof(struct dict *));
+        struct dict **list = realloc(index->dicts, (index->dict_count + 1) * sizeof(struct dict *));
         if (list != NULL) {
             index->dicts = list;
             list[index->dict_count++] = dict_retain(dict);
@@ -136,8 +135,8 @@ enum rc index_dict_to_segment(struct index *index, struct segment_writer *w, uin
     if (number == 0 || segment_has_dict(w, number))
         return RC_OK;
     TRY(index_dict(index, number, false, &dict, err));
-    enum rc rc = segment_append_dict(w, index->number, number, dict_bytes(dict), &copy.at,
-                                     &copy.len, err);
+    enum rc rc =
+        segment_append_dict(w, index->number, number, dict_bytes(dict), &copy.at, &copy.len, err);
     dict_release(dict);
     TRY(rc);
     struct dict_copy *list =
@@ -187,9 +186,8 @@ static enum rc visit_copy(struct slice name, struct slice value, void *arg)
     return e->fn(&copy, e->arg);
 }
 
-enum rc index_dict_each(struct index *index,
-                        enum rc (*fn)(const struct dict_copy *copy, void *arg), void *arg,
-                        struct err *err)
+enum rc index_dict_each(struct index *index, enum rc (*fn)(const struct dict_copy *copy, void *arg),
+                        void *arg, struct err *err)
 {
     struct each_copy e = {index->number, fn, arg};
     return catalog_each(index->store->catalog, KIND_DICT, visit_copy, &e, err);
@@ -296,7 +294,7 @@ static enum rc collect(struct index *ix, struct samples *s, struct err *err)
             break;
         seq = reader.last + 1;
         if (reader.block == NULL)
-            break; /* not packed yet: the newest rows */
+            break;      /* not packed yet: the newest rows */
         if (nth == 0) { /* spread over the whole index when it is large */
             size_t frame = block_data_frame(reader.block).len + 1;
             step = (size_t)(blocks * frame / TRAIN_SAMPLE_MAX) + 1;

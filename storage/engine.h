@@ -23,13 +23,13 @@
 #ifndef STOWD_ENGINE_H
 #define STOWD_ENGINE_H
 
+#include "storage/bytes.h"
 #include "storage/cache.h"
 #include "storage/catalog.h"
 #include "storage/dict.h"
 #include "storage/idmap.h"
 #include "storage/idrun.h"
 #include "storage/io.h"
-#include "storage/bytes.h"
 #include "storage/rows.h"
 #include "storage/segment.h"
 #include "storage/store.h"
@@ -43,11 +43,11 @@
 /* Cache key of blocks that are not on disk yet. */
 #define SEGMENT_IN_MEMORY (UINT32_MAX - 1)
 /* Kinds of catalog values that are the engine's own. */
-#define KIND_NODE 'N'
+#define KIND_NODE  'N'
 #define KIND_INDEX 'I'
 #define KIND_STATE 'S'
-#define KIND_DICT 'U'
-#define KIND_DROP 'D' /* a deleted index whose files and keys are left: its directory's name */
+#define KIND_DICT  'U'
+#define KIND_DROP  'D' /* a deleted index whose files and keys are left: its directory's name */
 
 /* A sealed block that the catalog does not name yet. */
 enum pending_state { PENDING_SEALED, PENDING_PACKING, PENDING_PACKED };
@@ -135,21 +135,21 @@ struct index {
     uint64_t dict_try_raw;            /* no training before there are so many raw bytes */
     struct idmap ids;
     struct idrun_list *idruns; /* NULL: none */
-    uint64_t ids_epoch; /* rises when ids move from one level to another */
-    uint64_t ids_carried; /* ids of rows below it may have left memory for the catalog */
+    uint64_t ids_epoch;        /* rises when ids move from one level to another */
+    uint64_t ids_carried;      /* ids of rows below it may have left memory for the catalog */
     struct seqset dead, dead_frozen;
     bool has_client_ids;
     struct snapshot *snapshots;
-    uint64_t docs;            /* live documents */
-    uint64_t rows_total;      /* rows in all places */
-    uint64_t raw_bytes;       /* of rows in all places */
+    uint64_t docs;       /* live documents */
+    uint64_t rows_total; /* rows in all places */
+    uint64_t raw_bytes;  /* of rows in all places */
     uint64_t block_bytes, block_raw_bytes, blocks;
     uint64_t disk_bytes, segments;
-    uint64_t dead_since;      /* rows that died since compaction last looked */
-    uint64_t short_blocks;    /* blocks in the catalog that joining may look at */
-    uint64_t ticket_next;     /* number of the next ticket */
-    uint64_t ticket_low;      /* all tickets below are in the log */
-    bool *ticket_done;        /* ring of [ticket_low, ticket_next) */
+    uint64_t dead_since;   /* rows that died since compaction last looked */
+    uint64_t short_blocks; /* blocks in the catalog that joining may look at */
+    uint64_t ticket_next;  /* number of the next ticket */
+    uint64_t ticket_low;   /* all tickets below are in the log */
+    bool *ticket_done;     /* ring of [ticket_low, ticket_next) */
     size_t ticket_cap;
     struct ticket_wait *waits;
 
@@ -164,11 +164,11 @@ struct index {
     uint32_t next_idrun;
     /* A cut that a checkpoint has made and not yet carried over; survives a failed attempt. */
     bool cut;
-    uint64_t cut_tickets;  /* all below must be in the log first */
-    uint64_t cut_packed;   /* E2, once the pending blocks are carried over */
-    uint64_t packed_seq;   /* E2 as the catalog has it */
-    uint64_t cut_next;     /* next_seq then: its ids and dead rows are of rows below it */
-    size_t cut_pending;    /* how many of them */
+    uint64_t cut_tickets; /* all below must be in the log first */
+    uint64_t cut_packed;  /* E2, once the pending blocks are carried over */
+    uint64_t packed_seq;  /* E2 as the catalog has it */
+    uint64_t cut_next;    /* next_seq then: its ids and dead rows are of rows below it */
+    size_t cut_pending;   /* how many of them */
     /* Tombstones below gc_seq are older than index.gc_deletes; the next sample is on its way. */
     uint64_t gc_seq, gc_next_seq, gc_next_ms;
 };
@@ -221,9 +221,9 @@ struct store {
 
     pthread_t checkpoint_thread, compact_thread;
     bool threads_started;
-    atomic_bool failed;     /* the log is dead */
+    atomic_bool failed; /* the log is dead */
     atomic_uint_fast64_t checkpoints, checkpoint_failures, rewrites, joins;
-    atomic_size_t packs; /* background packing that is queued or running */
+    atomic_size_t packs;                /* background packing that is queued or running */
     atomic_uint_fast64_t pending_bytes; /* in memory, to be written to segments */
     atomic_uint_fast64_t space_checked_ms, space_free, space_total;
     atomic_bool space_low;
@@ -265,7 +265,8 @@ MUST_CHECK enum rc index_seal_locked(struct index *index, struct pending **out);
 size_t index_block_target(const struct index *index);
 MUST_CHECK enum rc index_add_pending_locked(struct index *index, struct pending *pending);
 void pending_release(struct pending *pending); /* accepts NULL */
-/* Have a sealed block packed when this returns RC_OK, by this thread or another. Not under locks. */
+/* Have a sealed block packed when this returns RC_OK, by this thread or another. Not under locks.
+ */
 MUST_CHECK enum rc pending_pack(struct index *index, struct pending *pending, struct err *err);
 /* The effects of a row (E3): ids and dead rows; old: the row of its id before, SEQ_NONE for none.
  * Room must have been reserved with index_reserve_locked. Caller holds table. */
@@ -286,12 +287,11 @@ MUST_CHECK enum rc index_dict(struct index *index, uint32_t number, bool nowait,
                               struct err *err);
 /* The one for new blocks; *out NULL when there is none. */
 MUST_CHECK enum rc index_current_dict(struct index *index, struct dict **out, struct err *err);
-/* Have a copy in the segment (Q1); then, when the segment is synced, in the catalog; then, when that
- * is committed, done. The caller holds layout. */
+/* Have a copy in the segment (Q1); then, when the segment is synced, in the catalog; then, when
+ * that is committed, done. The caller holds layout. */
 MUST_CHECK enum rc index_dict_to_segment(struct index *index, struct segment_writer *w,
                                          uint32_t number, struct err *err);
-MUST_CHECK enum rc index_dict_carry(struct index *index, struct catalog_txn *txn,
-                                    struct err *err);
+MUST_CHECK enum rc index_dict_carry(struct index *index, struct catalog_txn *txn, struct err *err);
 void index_dict_carried(struct index *index);
 /* Copies that the catalog has of an index. */
 MUST_CHECK enum rc index_dict_each(struct index *index,
@@ -308,14 +308,13 @@ void idrun_list_release(struct idrun_list *list); /* accepts NULL */
 /* A list with one run more, or without some; the caller owns it. NULL when memory is out. */
 struct idrun_list *idrun_list_make(const struct idrun_list *from, const uint32_t *without,
                                    size_t without_count, const struct idrun *add);
-/* Candidate seqs of a hash over all levels, the highest first, each once. *epoch_out: what ids_epoch
- * was; when it has changed since, ids may have moved past the look-up. */
+/* Candidate seqs of a hash over all levels, the highest first, each once. *epoch_out: what
+ * ids_epoch was; when it has changed since, ids may have moved past the look-up. */
 MUST_CHECK enum rc index_candidates(struct index *index, uint64_t hash, uint64_t *seqs,
                                     size_t *count_out, uint64_t *epoch_out, struct err *err);
 /* What the runs know of many hashes (sorted): the highest seq, SEQ_NONE for none. */
 MUST_CHECK enum rc index_candidates_deep(struct index *index, const uint64_t *hashes, size_t count,
-                                         uint64_t *seqs_out, uint64_t *epoch_out,
-                                         struct err *err);
+                                         uint64_t *seqs_out, uint64_t *epoch_out, struct err *err);
 /* Write sorted entries as a run into pieces; put is called with each (keys: what it costs). */
 MUST_CHECK enum rc idrun_write(const struct idrun_entry *entries, size_t count, uint8_t bits,
                                enum rc (*put)(void *arg, uint32_t piece, struct slice value,
@@ -343,8 +342,8 @@ struct row_reader {
 void row_reader_init(struct row_reader *reader, struct store *store, enum block_want want,
                      bool nowait);
 void row_reader_done(struct row_reader *reader);
-/* The row at a seq, its document perhaps not yet; valid until the next call. RC_NOT_FOUND when there
- * is none (any more). */
+/* The row at a seq, its document perhaps not yet; valid until the next call. RC_NOT_FOUND when
+ * there is none (any more). */
 MUST_CHECK enum rc row_reader_get(struct row_reader *reader, struct index *index, uint64_t seq,
                                   struct row *out, struct err *err);
 /* Pin the block that holds seq, or the next one behind it; RC_NOT_FOUND at the end. */
@@ -398,7 +397,7 @@ MUST_CHECK enum rc index_recount(struct index *index, struct err *err);
 /* ---- snapshot.c */
 struct snapshot {
     struct index *index;
-    uint64_t limit;       /* rows below it, as they were */
+    uint64_t limit; /* rows below it, as they were */
     uint64_t docs;
     struct seqset killed; /* rows that died after it was opened; guarded by index.table */
     bool broken;          /* memory ran out: killed is not complete */
@@ -418,8 +417,7 @@ void store_free(struct store *store);
 void store_random(uint8_t *dst, size_t n); /* n <= 256 */
 /* The node's own values. RC_NOT_FOUND without text. */
 MUST_CHECK enum rc store_load_node(struct store *store, struct wal_start *start, struct err *err);
-MUST_CHECK enum rc store_save_next_index(struct catalog_txn *txn, uint32_t number,
-                                         struct err *err);
+MUST_CHECK enum rc store_save_next_index(struct catalog_txn *txn, uint32_t number, struct err *err);
 /* All indices, retained. The list is the caller's to free. */
 MUST_CHECK enum rc store_all(struct store *store, struct index ***list_out, size_t *count_out);
 MUST_CHECK enum rc store_save_node(struct catalog_txn *txn, struct store *store,

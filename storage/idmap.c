@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open addressing with linear probing, at most 3/4 full; keys are mixed by a multiplication. Nothing
- * is ever removed: generations are dropped whole. */
+/* Open addressing with linear probing, at most 3/4 full; keys are mixed by a multiplication.
+ * Nothing is ever removed: generations are dropped whole. */
 #include "storage/idmap.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A piece: header, directory of 2^buckets cumulative counts, then two arrays of bit fields: the bits
- * of the hash that neither the piece nor the bucket implies, and seq - base with the tombstone flag
- * in the lowest bit. A look-up reads one directory entry and compares the few fields of a bucket. */
+/* A piece: header, directory of 2^buckets cumulative counts, then two arrays of bit fields: the
+ * bits of the hash that neither the piece nor the bucket implies, and seq - base with the tombstone
+ * flag in the lowest bit. A look-up reads one directory entry and compares the few fields of a
+ * bucket. */
 #include "storage/idrun.h"
 
 #include "storage/bytes.h"
@@ -94,8 +95,8 @@ bool idrun_encode(const struct idrun_entry *entries, size_t count, uint8_t bits,
     unsigned hash_bits = IDRUN_HASH_BITS - bits - buckets;
     unsigned seq_bits = bits_for((top - base) << 1 | 1);
     size_t directory = ((size_t)1 << buckets) * 4;
-    size_t size = PIECE_HEADER + directory + field_bytes(count, hash_bits) +
-                  field_bytes(count, seq_bits);
+    size_t size =
+        PIECE_HEADER + directory + field_bytes(count, hash_bits) + field_bytes(count, seq_bits);
     if (seq_bits > FIELD_BITS_MAX || !buf_reserve(out, size))
         return false;
     uint8_t *p = out->ptr + out->len;

@@ -22,7 +22,6 @@ struct idrun {
     uint64_t count; /* entries */
 };
 
-
 struct idrun_entry {
     uint64_t hash; /* low 64 - IDRUN_HASH_BITS bits are ignored */
     uint64_t seq;

@@ -196,8 +196,8 @@ enum rc index_save(struct catalog_txn *txn, struct index *index, struct meta_ref
     put_block(&b, meta->meta.mappings);
     put_block(&b, meta->meta.aliases);
     put_block(&b, meta->meta.extra);
-    enum rc rc = b.failed ? RC_NOMEM
-                          : catalog_put(txn, KIND_INDEX, slice_of(key, 4), buf_slice(&b), err);
+    enum rc rc =
+        b.failed ? RC_NOMEM : catalog_put(txn, KIND_INDEX, slice_of(key, 4), buf_slice(&b), err);
     buf_done(&b);
     return rc;
 }
@@ -234,8 +234,8 @@ enum rc index_save_state(struct catalog_txn *txn, struct index *index, uint64_t 
         buf_put_varint(&b, idruns->run[i].count);
     }
     pthread_mutex_unlock(&index->table);
-    enum rc rc = b.failed ? RC_NOMEM
-                          : catalog_put(txn, KIND_STATE, slice_of(key, 4), buf_slice(&b), err);
+    enum rc rc =
+        b.failed ? RC_NOMEM : catalog_put(txn, KIND_STATE, slice_of(key, 4), buf_slice(&b), err);
     buf_done(&b);
     return rc;
 }
@@ -363,7 +363,8 @@ enum rc index_begin_run_locked(struct index *index)
     if (index->run_count != 0)
         memcpy(runs, index->runs, index->run_count * sizeof *runs);
     uint64_t nonce = XXH3_64bits_withSeed(index->store->run_seed, sizeof index->store->run_seed,
-                                          index->number) >> 8;
+                                          index->number) >>
+                     8;
     runs[index->run_count] = (struct index_run){nonce, index->next_seq};
     pthread_mutex_lock(&index->table);
     free(index->runs);
@@ -402,8 +403,8 @@ bool index_owns_made_locked(const struct index *index, uint64_t nonce, uint64_t 
     for (size_t i = index->run_count; i-- > 0;)
         if (index->runs[i].nonce == nonce) {
             bool last = i + 1 == index->run_count;
-            *given_out = seq >= index->runs[i].first_seq &&
-                         (last || seq < index->runs[i + 1].first_seq);
+            *given_out =
+                seq >= index->runs[i].first_seq && (last || seq < index->runs[i + 1].first_seq);
             return true;
         }
     return false;
@@ -413,8 +414,7 @@ bool index_owns_made_locked(const struct index *index, uint64_t nonce, uint64_t 
 
 void pending_release(struct pending *pending)
 {
-    if (pending == NULL ||
-        atomic_fetch_sub_explicit(&pending->refs, 1, memory_order_acq_rel) != 1)
+    if (pending == NULL || atomic_fetch_sub_explicit(&pending->refs, 1, memory_order_acq_rel) != 1)
         return;
     rows_release(pending->rows);
     buf_done(&pending->record);

@@ -3,8 +3,8 @@
  * that yields slices. Nothing is copied, nothing is re-printed.
  *
  *   J1  what json_check accepts is one JSON value with optional white space around it, and nothing
- *       else: no control bytes in strings, no invalid UTF-8, no 01 or 1., no BOM, no trailing bytes.
- *       Lone surrogate escapes and duplicate keys are accepted as written; containers nest at most
+ *       else: no control bytes in strings, no invalid UTF-8, no 01 or 1., no BOM, no trailing
+ * bytes. Lone surrogate escapes and duplicate keys are accepted as written; containers nest at most
  *       LIMIT_JSON_DEPTH deep.
  *   J2  the SSE2 path and its scalar twin accept and refuse the same inputs with the same offset
  *       (fuzzed against each other). */

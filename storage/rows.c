@@ -183,8 +183,7 @@ size_t rows_raw_bytes(const struct rows *rows)
 
 size_t rows_memory(const struct rows *rows)
 {
-    return sizeof *rows + rows->count_max * sizeof(struct entry) + rows->docs_max +
-           rows->names_max;
+    return sizeof *rows + rows->count_max * sizeof(struct entry) + rows->docs_max + rows->names_max;
 }
 
 uint64_t rows_first_seq(const struct rows *rows)

@@ -2,10 +2,10 @@
 /* Rows that are not packed yet: the open block of an index, and the same rows once sealed.
  *
  *   O1  rows are only appended, by the holder of index.write; their bytes never move.
- *   O2  readers see the rows below the published count, without a lock, while they hold a reference.
- *   O3  documents lie one behind the other, so that packing compresses them where they are.
- *   O4  seqs are consecutive except where recovery found gaps.
- * When a batch outgrows its memory, rows_grow makes a larger copy; readers of the old one keep it. */
+ *   O2  readers see the rows below the published count, without a lock, while they hold a
+ * reference. O3  documents lie one behind the other, so that packing compresses them where they
+ * are. O4  seqs are consecutive except where recovery found gaps. When a batch outgrows its memory,
+ * rows_grow makes a larger copy; readers of the old one keep it. */
 #ifndef STOWD_ROWS_H
 #define STOWD_ROWS_H
 

@@ -65,7 +65,7 @@ struct segment_writer {
     uint64_t len;
     bool entered; /* the directory entry is durable (IO2) */
     bool sealed;
-    struct buf dicts; /* numbers of the dictionaries in it, 4 bytes each */
+    struct buf dicts;   /* numbers of the dictionaries in it, 4 bytes each */
     struct buf entries; /* the footer's, as on disk; checksum 0: to be read from the block */
     size_t count;
 };
@@ -521,5 +521,7 @@ enum rc segment_measure(const char *path, uint64_t *file_bytes_out, uint64_t *co
     rc = RC_OK;
 out:
     io_close(&file);
-    return rc == RC_NOT_FOUND ? err_set(err, RC_CORRUPT, ENOENT, "segment %s: missing; run stowctl rebuild", path) : rc;
+    return rc == RC_NOT_FOUND
+               ? err_set(err, RC_CORRUPT, ENOENT, "segment %s: missing; run stowctl rebuild", path)
+               : rc;
 }

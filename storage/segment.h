@@ -18,7 +18,7 @@
 struct segment_owner {
     uint32_t index_no;
     uint8_t uuid[16];
-    uint64_t created_ms;   /* of the index */
+    uint64_t created_ms; /* of the index */
     struct slice describe; /* JSON: {"name":…,"settings":…,"mappings":…,"spec":…}, for rebuild */
 };
 

@@ -111,14 +111,14 @@ const struct index_meta *index_meta_acquire(struct index *index);
 void index_meta_release(const struct index_meta *meta);
 
 struct index_stats {
-    uint64_t docs;             /* live documents */
-    uint64_t deleted;          /* dead rows and tombstones not yet rewritten away */
-    uint64_t raw_bytes;        /* JSON bytes of the rows in blocks and open block */
-    uint64_t block_raw_bytes;  /* of the rows that are packed */
-    uint64_t block_bytes;      /* their blocks: records with headers, ids, padding */
-    uint64_t disk_bytes;       /* segment files */
-    uint64_t catalog_bytes;    /* keys and values in the catalog */
-    uint64_t memory_bytes;     /* open block, blocks not yet on disk, id table */
+    uint64_t docs;            /* live documents */
+    uint64_t deleted;         /* dead rows and tombstones not yet rewritten away */
+    uint64_t raw_bytes;       /* JSON bytes of the rows in blocks and open block */
+    uint64_t block_raw_bytes; /* of the rows that are packed */
+    uint64_t block_bytes;     /* their blocks: records with headers, ids, padding */
+    uint64_t disk_bytes;      /* segment files */
+    uint64_t catalog_bytes;   /* keys and values in the catalog */
+    uint64_t memory_bytes;    /* open block, blocks not yet on disk, id table */
     uint64_t blocks, segments;
     uint32_t dictionary;       /* number of the trained one that new blocks use, 0: none */
     uint64_t dictionary_bytes; /* its size */
@@ -180,10 +180,10 @@ struct write_item {
     uint64_t version;         /* with external versioning */
     /* out */
     enum write_result result;
-    uint64_t seq;     /* of the row written, or of the current one (noop, conflict) */
+    uint64_t seq;         /* of the row written, or of the current one (noop, conflict) */
     uint64_t version_out; /* the same; 0 when there is no current row */
     uint32_t term;
-    uint64_t nonce;   /* with a made id: format it with made_id_format(nonce, seq) */
+    uint64_t nonce; /* with a made id: format it with made_id_format(nonce, seq) */
     /* Update that stored or found a document and want_source was set: the document, malloc'ed, the
      * caller frees .ptr. */
     bool want_source;
@@ -214,8 +214,8 @@ void store_merge(struct store *store, struct index *index,
 /* ---- reading */
 /* A row and what pins it. */
 struct got {
-    struct row row; /* id is empty for made rows: the caller knows it */
-    void *pin[3];   /* internal */
+    struct row row;               /* id is empty for made rows: the caller knows it */
+    void *pin[3];                 /* internal */
     struct block_scratch scratch; /* internal: what was put together for row */
 };
 enum get_mode {

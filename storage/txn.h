@@ -9,18 +9,18 @@
 /* What is known of an item between preparing (outside locks) and deciding (under index.write). */
 struct plan {
     uint64_t hash;
-    uint64_t seen_seq;    /* index.next_seq when it was prepared */
-    uint64_t old_seq;     /* newest row of the id, SEQ_NONE: none */
+    uint64_t seen_seq; /* index.next_seq when it was prepared */
+    uint64_t old_seq;  /* newest row of the id, SEQ_NONE: none */
     uint64_t old_version;
     uint32_t old_term;
-    bool old_live;        /* a document, not a tombstone */
-    bool elsewhere;       /* … under another routing than the item's */
-    uint64_t deep_seq;    /* what the runs of ids had when the touch began, SEQ_NONE */
-    bool keyed;           /* has a client-given id (hash is set) */
-    uint8_t kind;         /* of the row written: enum row_kind */
+    bool old_live;     /* a document, not a tombstone */
+    bool elsewhere;    /* … under another routing than the item's */
+    uint64_t deep_seq; /* what the runs of ids had when the touch began, SEQ_NONE */
+    bool keyed;        /* has a client-given id (hash is set) */
+    uint8_t kind;      /* of the row written: enum row_kind */
     bool wrote;
     enum update_action action;
-    struct buf merged;    /* WRITE_UPDATE: the new document */
+    struct buf merged; /* WRITE_UPDATE: the new document */
 };
 
 /* One index that a write touches. */
@@ -28,7 +28,7 @@ struct touch {
     struct ticket_wait wait; /* first: the wait is the touch */
     struct txn *txn;
     struct index *index;
-    size_t from, to;    /* its items: order[from .. to) */
+    size_t from, to; /* its items: order[from .. to) */
     bool ticketed;
     uint64_t epoch; /* ids_epoch of the plans' deep_seq */
     uint64_t ticket;

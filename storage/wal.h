@@ -32,9 +32,9 @@ enum wal_kind {
 struct wal_record {
     uint32_t index_no;
     enum wal_kind kind;
-    uint8_t codec;      /* of the body: enum codec */
-    uint32_t raw_len;   /* of the body, decompressed */
-    struct slice body;  /* borrowed until done */
+    uint8_t codec;     /* of the body: enum codec */
+    uint32_t raw_len;  /* of the body, decompressed */
+    struct slice body; /* borrowed until done */
 };
 
 /* One request's records. Embed it; the log owns it from wal_submit until done. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes from the API to the log and back: admission, the order of items, packing of the blocks that
- * are a write's own, its log records, and the answer once everything it has seen is durable (S7). */
+/* Writes from the API to the log and back: admission, the order of items, packing of the blocks
+ * that are a write's own, its log records, and the answer once everything it has seen is durable
+ * (S7). */
 #include "config/limits.h"
 #include "storage/txn.h"
 
@@ -9,7 +10,7 @@
 /* Rows bodies shorter than this are not worth compressing. */
 #define COMPRESS_FROM 256
 /* What a row, a record and a batch need beyond the bytes of id, routing and document. */
-#define ROW_OVERHEAD 48
+#define ROW_OVERHEAD   48
 #define TOUCH_OVERHEAD 256
 
 /* ---- rows in the log */
@@ -165,9 +166,9 @@ static bool encode_loose(struct txn *txn, struct touch *t)
             .kind = (enum row_kind)plan->kind,
             .id = plan->kind == ROW_MADE ? SLICE_NONE : item->id,
             .routing = item->routing,
-            .doc = plan->kind == ROW_TOMBSTONE  ? SLICE_NONE
-                   : item->op == WRITE_UPDATE ? buf_slice(&plan->merged)
-                                                : item->source,
+            .doc = plan->kind == ROW_TOMBSTONE ? SLICE_NONE
+                   : item->op == WRITE_UPDATE  ? buf_slice(&plan->merged)
+                                               : item->source,
         };
         wal_row_put(&raw, &row);
     }
@@ -369,8 +370,8 @@ static enum rc admit(struct txn *txn)
     const struct write *w = txn->write;
     uint64_t bytes = 0;
     for (size_t i = 0; i < w->count; i++)
-        bytes += w->items[i].source.len + w->items[i].id.len + w->items[i].routing.len +
-                 ROW_OVERHEAD;
+        bytes +=
+            w->items[i].source.len + w->items[i].id.len + w->items[i].routing.len + ROW_OVERHEAD;
     bytes += txn->touch_count * TOUCH_OVERHEAD;
     if (!store_space_ok(txn->store))
         return err_set(&txn->err, RC_FULL, 0,
@@ -380,7 +381,8 @@ static enum rc admit(struct txn *txn)
     if (rc == RC_OK)
         txn->reserved = bytes;
     else if (rc == RC_TOO_LARGE)
-        err_set(&txn->err, rc, 0, "a request of %llu bytes does not fit in half of storage.wal.size",
+        err_set(&txn->err, rc, 0,
+                "a request of %llu bytes does not fit in half of storage.wal.size",
                 (unsigned long long)bytes);
     else if (rc == RC_FULL)
         err_set(&txn->err, rc, 0, "no space left on device for the write-ahead log");

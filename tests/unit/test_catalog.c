@@ -209,7 +209,8 @@ static enum rc get_seq(struct catalog *c, uint32_t index_no, uint64_t at, uint64
     struct catalog_view *view;
     struct slice value;
     OK(catalog_view_begin(c, &view, NULL));
-    enum rc rc = catalog_view_piece(view, index_no, (uint32_t)(at >> 32), (uint32_t)at, &value, err);
+    enum rc rc =
+        catalog_view_piece(view, index_no, (uint32_t)(at >> 32), (uint32_t)at, &value, err);
     if (rc == RC_OK) {
         assert_int_equal(value.len, 8);
         *out = get_u64(value.ptr);

@@ -104,8 +104,7 @@ static void words(void **state)
     assert_int_equal(config_set(&config, "path.data=a=b", "-E", &err), RC_OK);
     assert_string_equal(config.path_data, "a=b");
     assert_int_equal(config_set(&config, "log.level=inf", "-E", &err), RC_INVALID);
-    assert_string_equal(err.msg,
-                        "-E: log.level: bad value [inf], allowed: debug|info|warn|error");
+    assert_string_equal(err.msg, "-E: log.level: bad value [inf], allowed: debug|info|warn|error");
     err = (struct err){0};
     assert_int_equal(config_set(&config, "http.product_header=1", "-E", &err), RC_INVALID);
     err = (struct err){0};
@@ -279,13 +278,13 @@ static void help_names_everything(void **state)
     buf_put_byte(&help, 0);
 #define NAMED(name) assert_non_null(strstr((const char *)help.ptr, "  " name " = "));
 #define SECTION(title)
-#define TEXT(field, name, value, help_) NAMED(name)
-#define CHOICE(field, name, value, choices, help_) NAMED(name)
-#define FLAG(field, name, value, help_) NAMED(name)
-#define COUNT(field, name, value, least, most, help_) NAMED(name)
-#define SIZE(field, name, value, least, most, help_) NAMED(name)
+#define TEXT(field, name, value, help_)                   NAMED(name)
+#define CHOICE(field, name, value, choices, help_)        NAMED(name)
+#define FLAG(field, name, value, help_)                   NAMED(name)
+#define COUNT(field, name, value, least, most, help_)     NAMED(name)
+#define SIZE(field, name, value, least, most, help_)      NAMED(name)
 #define SIZE_AUTO(field, name, value, least, most, help_) NAMED(name)
-#define TIME(field, name, value, least, most, help_) NAMED(name)
+#define TIME(field, name, value, least, most, help_)      NAMED(name)
 #include "config/options.def"
     buf_done(&help);
 }
@@ -301,11 +300,15 @@ int main(int argc, char **argv)
     }
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(defaults),        TEST(values),
-        TEST(words),           TEST(environment),
+        TEST(defaults),
+        TEST(values),
+        TEST(words),
+        TEST(environment),
         TEST(users),
-        TEST(file_forms),      TEST(file_complaints),
-        TEST(help_names_everything), TEST(example_is_what_the_table_says),
+        TEST(file_forms),
+        TEST(file_complaints),
+        TEST(help_names_everything),
+        TEST(example_is_what_the_table_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

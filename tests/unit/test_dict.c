@@ -21,8 +21,9 @@ static void put_sample(struct buf *b)
     static const char *const agents[] = {"Mozilla/5.0 (X11; Linux x86_64)", "curl/7.88.1",
                                          "Googlebot/2.1 (+http://www.google.com/bot.html)"};
     for (int i = 0; i < 20; i++)
-        buf_printf(b, "{\"client\":\"10.%u.%u.%u\",\"path\":\"/articles/%u/comments\",\"agent\":\"%s\"}\n",
-                   rnd(256), rnd(256), rnd(256), rnd(5000), agents[rnd(3)]);
+        buf_printf(
+            b, "{\"client\":\"10.%u.%u.%u\",\"path\":\"/articles/%u/comments\",\"agent\":\"%s\"}\n",
+            rnd(256), rnd(256), rnd(256), rnd(5000), agents[rnd(3)]);
 }
 
 static void make_samples(struct buf *samples, size_t *sizes, size_t n)

@@ -145,9 +145,9 @@ static void stream_is_one_member(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trips),             cmocka_unit_test(limit_holds),
-        cmocka_unit_test(bomb_costs_its_limit),    cmocka_unit_test(members_are_one_content),
-        cmocka_unit_test(damage_is_refused),       cmocka_unit_test(stream_is_one_member),
+        cmocka_unit_test(round_trips),          cmocka_unit_test(limit_holds),
+        cmocka_unit_test(bomb_costs_its_limit), cmocka_unit_test(members_are_one_content),
+        cmocka_unit_test(damage_is_refused),    cmocka_unit_test(stream_is_one_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces of id runs: what is put in is found, everything else is not, and any bytes are survived. */
+/* Pieces of id runs: what is put in is found, everything else is not, and any bytes are survived.
+ */
 #include "storage/idrun.h"
 
 #include <setjmp.h>
@@ -85,8 +86,11 @@ static void test_size_and_misses(void **state)
 
 static void test_collisions(void **state)
 {
-    struct idrun_entry e[5] = {{7ull << 40, 1, false}, {7ull << 40, 9, true}, {7ull << 40, 5, false},
-                               {8ull << 40, 2, false}, {7ull << 40 | 3, 4, false}};
+    struct idrun_entry e[5] = {{7ull << 40, 1, false},
+                               {7ull << 40, 9, true},
+                               {7ull << 40, 5, false},
+                               {8ull << 40, 2, false},
+                               {7ull << 40 | 3, 4, false}};
     uint64_t seqs[4];
     size_t n = 0;
     struct buf b = {0};
