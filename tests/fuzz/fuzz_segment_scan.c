@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     struct seen seen = {0, size};
-    const struct segment_scan_fn fn = {see_owner, see_block, see_damage, &seen};
+    const struct segment_scan_fn fn = {see_owner, see_block, see_damage, &seen, NULL};
     struct err err = {0};
     enum rc rc = segment_scan(path, &fn, &err);
     assert(rc == RC_OK || rc == RC_UNSUPPORTED);

@@ -87,7 +87,7 @@ static void make_segment(uint32_t number, bool seal, struct segment_entry entrie
 }
 
 struct seen {
-    unsigned owners, blocks, damages;
+    unsigned owners, blocks, damages, dicts;
     bool block[BLOCKS];
     uint64_t damage_at, damage_len;
     char why[256];
@@ -118,6 +118,16 @@ static enum rc see_block(const struct block_header *head, uint64_t at, struct sl
     return seen->stop;
 }
 
+static enum rc see_dict(uint32_t number, uint64_t at, struct slice bytes, void *arg)
+{
+    struct seen *seen = arg;
+    assert_int_equal(at % BLOCK_ALIGN, 0);
+    assert_int_equal(number, 5);
+    assert_int_equal(bytes.len, 100);
+    seen->dicts++;
+    return RC_OK;
+}
+
 static void see_damage(uint64_t at, uint64_t len, const char *why, void *arg)
 {
     struct seen *seen = arg;
@@ -130,7 +140,7 @@ static void see_damage(uint64_t at, uint64_t len, const char *why, void *arg)
 static enum rc scan(uint32_t number, struct seen *seen)
 {
     char path[300];
-    const struct segment_scan_fn fn = {see_owner, see_block, see_damage, seen};
+    const struct segment_scan_fn fn = {see_owner, see_block, see_damage, seen, see_dict};
     segment_path(path, sizeof path, dir, number);
     return segment_scan(path, &fn, NULL);
 }
@@ -176,6 +186,54 @@ static void test_write_and_scan(void **state)
     assert_int_equal(segment_create(dir, 0, &owner, &w, &err), RC_EXISTS);
     struct seen seen = {0};
     assert_int_equal(scan(99, &seen), RC_NOT_FOUND);
+}
+
+/* A dictionary between blocks: found again, verified, and lost alone when it is hit. */
+static void test_dictionary(void **state)
+{
+    struct segment_writer *w = NULL;
+    struct segment_entry entry;
+    struct seen seen = {0};
+    uint8_t bytes[100], record[192];
+    char path[300];
+    uint64_t at = 0;
+    uint32_t len = 0;
+    struct slice found;
+    (void)state;
+    memset(bytes, 'd', sizeof bytes);
+    assert_int_equal(segment_create(dir, 88, &owner, &w, NULL), RC_OK);
+    append(w, 0, &entry);
+    assert_false(segment_has_dict(w, 5));
+    assert_int_equal(
+        segment_append_dict(w, INDEX_NO, 5, slice_of(bytes, sizeof bytes), &at, &len, NULL), RC_OK);
+    assert_true(segment_has_dict(w, 5));
+    assert_false(segment_has_dict(w, 6));
+    append(w, 1, &entry);
+    segment_writer_close(w);
+    assert_int_equal(scan(88, &seen), RC_OK);
+    assert_int_equal(seen.dicts, 1);
+    assert_int_equal(seen.blocks, 2);
+    assert_int_equal(seen.damages, 0);
+
+    struct io_file f = {.fd = -1};
+    segment_path(path, sizeof path, dir, 88);
+    assert_int_equal(len, sizeof record);
+    assert_int_equal(io_open(path, IO_WRITE, &f, NULL), RC_OK);
+    assert_int_equal(io_read(&f, at, record, len, NULL), RC_OK);
+    assert_int_equal(segment_check_dict(slice_of(record, len), INDEX_NO, 5, &found, NULL), RC_OK);
+    assert_true(slice_eq(found, slice_of(bytes, sizeof bytes)));
+    assert_int_equal(segment_check_dict(slice_of(record, len), INDEX_NO, 6, &found, NULL),
+                     RC_CORRUPT);
+    record[100] ^= 1;
+    assert_int_equal(segment_check_dict(slice_of(record, len), INDEX_NO, 5, &found, NULL),
+                     RC_CORRUPT);
+    assert_int_equal(io_write(&f, at, record, len, NULL), RC_OK);
+    io_close(&f);
+    seen = (struct seen){0};
+    assert_int_equal(scan(88, &seen), RC_OK);
+    assert_int_equal(seen.dicts, 0);
+    assert_int_equal(seen.blocks, 2);
+    assert_int_equal(seen.damages, 1);
 }
 
 static void test_reopen(void **state)
@@ -413,9 +471,10 @@ static void test_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),         cmocka_unit_test(test_write_and_scan),
-        cmocka_unit_test(test_reopen),        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_failed_writes), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_names),      cmocka_unit_test(test_write_and_scan),
+        cmocka_unit_test(test_dictionary), cmocka_unit_test(test_reopen),
+        cmocka_unit_test(test_damage),     cmocka_unit_test(test_failed_writes),
+        cmocka_unit_test(test_files),
     };
     int failed = cmocka_run_group_tests(tests, setup, teardown);
     codec_thread_done();
