@@ -61,7 +61,7 @@ static unsigned bits_of(uint64_t v)
 
 static uint64_t zigzag(int64_t v)
 {
-    return (uint64_t)v << 1 ^ (uint64_t)(v >> 63);
+    return (uint64_t)v << 1 ^ (v < 0 ? UINT64_MAX : 0);
 }
 
 void planes_put_u32(struct buf *planes, const uint32_t *v, size_t n, unsigned width)
