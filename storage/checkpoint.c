@@ -23,7 +23,7 @@
 /* How often the thread looks at the log while there is something to carry over. */
 #define LOOK_MS  200
 #define RETRY_MS 1000
-/* Without any write: open blocks that are idle are looked for this often. */
+/* Without any write: open blocks that are idle are looked for at least this often. */
 #define QUIET_MS       30000
 #define SPACE_CHECK_MS 100
 /* A piece of an id run counts as one key of a transaction for each so many bytes. */
@@ -95,6 +95,8 @@ enum rc checkpoint_finish_segment(struct index *ix, struct err *err)
             rc = segment_sync(w, err);
         segment_writer_close(w);
         ix->segment = NULL;
+        if (rc != RC_OK)
+            ix->dict_copies = 0; /* what stands in it may not be synced */
     }
     return rc;
 }
@@ -215,15 +217,25 @@ struct carrier {
     struct index *index;
     struct catalog_txn *txn;
     size_t keys;
-    struct idrun idrun; /* being written */
+    struct idrun idrun;  /* being written */
+    bool packs;          /* the transaction has a packed_seq … */
+    uint64_t packed_seq; /* … that is the index' once it is committed */
 };
 
 static enum rc carrier_commit(struct carrier *c, struct err *err)
 {
     struct catalog_txn *txn = c->txn;
+    bool packs = c->packs;
     c->txn = NULL;
     c->keys = 0;
-    return txn == NULL ? RC_OK : catalog_commit(txn, err);
+    c->packs = false;
+    if (txn == NULL)
+        return RC_OK;
+    TRY(catalog_commit(txn, err));
+    /* Not before: whoever saves the state after a failed commit must not go past it (E2). */
+    if (packs)
+        c->index->packed_seq = c->packed_seq;
+    return RC_OK;
 }
 
 static enum rc carrier_room(struct carrier *c, struct err *err)
@@ -309,7 +321,8 @@ static enum rc carry_ids(struct carrier *c, struct index *ix, struct idrun_list 
 static enum rc carry_state(struct carrier *c, struct index *ix, uint64_t packed_seq,
                            const struct idrun_list *idruns, struct err *err)
 {
-    ix->packed_seq = packed_seq;
+    c->packs = true;
+    c->packed_seq = packed_seq;
     return index_save_state(c->txn, ix, packed_seq, idruns, err);
 }
 
@@ -381,6 +394,10 @@ static enum rc carry_index(struct carrier *c, struct index *ix, struct err *err)
     enum rc rc = wait_logged(ix, err);
     c->index = ix;
     TRY_OUT(rc);
+    /* A full catalog is noticed before blocks are written that each attempt would write again. */
+    TRY_OUT(carrier_room(c, err));
+    catalog_abort(c->txn);
+    c->txn = NULL;
     TRY_OUT(write_blocks(ix, &places, err));
     TRY_OUT(carry_dead(c, ix, err));
     TRY_OUT(carry_ids(c, ix, &idruns, err));
@@ -393,6 +410,7 @@ out:
     idrun_list_release(idruns);
     catalog_abort(c->txn);
     c->txn = NULL;
+    c->packs = false;
     free(places);
     return rc;
 }
@@ -462,16 +480,19 @@ enum rc checkpoint_run(struct store *store, bool seal, uint64_t until_ms, struct
         wal_stats(store->wal, &ws);
     else
         ws.capacity = UINT64_MAX;
-    for (size_t i = 0; i < n && rc == RC_OK; i++) {
+    for (size_t i = 0; i < n; i++) {
+        enum rc one = RC_OK;
+        struct err why = {0};
         if (until_ms != 0 && mono_ms() > until_ms) {
             all = false;
             break;
         }
-        if (!atomic_load(&list[i]->deleted) && cut(list[i], seal, head, ws.capacity, &rc))
-            rc = carry_index(&c, list[i], err);
-        if (rc != RC_OK && atomic_load(&list[i]->deleted)) {
-            *err = (struct err){0}; /* it went away under us */
-            rc = RC_OK;
+        if (!atomic_load(&list[i]->deleted) && cut(list[i], seal, head, ws.capacity, &one))
+            one = carry_index(&c, list[i], &why);
+        /* One that fails keeps the log, but not the others in memory; or it went away under us. */
+        if (one != RC_OK && rc == RC_OK && !atomic_load(&list[i]->deleted)) {
+            rc = one;
+            *err = why;
         }
     }
     if (rc == RC_OK && all && logged)
@@ -536,7 +557,8 @@ static void wait_ms(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t ms)
 static bool due(struct store *store, uint64_t last_ms)
 {
     struct wal_stats ws;
-    if (store->checkpoint_now || store->flushes != NULL || mono_ms() - last_ms >= QUIET_MS)
+    uint64_t quiet_ms = store->o.idle_seal_ms < QUIET_MS ? store->o.idle_seal_ms : QUIET_MS;
+    if (store->checkpoint_now || store->flushes != NULL || mono_ms() - last_ms >= quiet_ms)
         return true;
     if (store->dirty_since_ms == 0)
         return false;
@@ -613,7 +635,9 @@ void *checkpoint_main(void *arg)
         pthread_mutex_lock(&store->wake);
         if (rc != RC_OK && !store->stopping) {
             store->dirty_since_ms = mono_ms();
-            wait_ms(&store->wake_checkpoint, &store->wake, RETRY_MS);
+            /* Each write that finds the log full pokes: that must not make it try at full speed. */
+            while (!store->stopping && mono_ms() - store->dirty_since_ms < RETRY_MS)
+                wait_ms(&store->wake_checkpoint, &store->wake, RETRY_MS);
         }
     }
     pthread_mutex_unlock(&store->wake);

@@ -36,6 +36,8 @@ struct seg {
     uint32_t number;
     uint64_t file_bytes, content_bytes, named_bytes, live_bytes;
     bool chosen;
+    bool has_blocks;
+    bool open; /* was still written to: it may have got blocks since */
 };
 
 struct survey {
@@ -117,21 +119,22 @@ static enum rc survey_block(struct survey *survey, const struct place *place, st
     uint64_t gaps = span - place->rows; /* P1: their bits are set */
     it->dead = bits > gaps ? (uint32_t)(bits - gaps) : 0;
     survey->count++;
+    seg->has_blocks = true;
     seg->named_bytes += place->len;
     uint32_t dead = it->dead < place->rows ? it->dead : place->rows;
     seg->live_bytes += (uint64_t)place->len * (place->rows - dead) / place->rows;
     return RC_OK;
 }
 
-/* A dictionary is not garbage. */
+/* A dictionary is not garbage, and may be all that a segment has: blocks in the log need it. */
 static enum rc survey_dict(const struct dict_copy *copy, void *arg)
 {
     struct survey *survey = arg;
-    for (size_t i = 0; i < survey->seg_count; i++)
-        if (survey->seg[i].number == copy->segment) {
-            survey->seg[i].named_bytes += copy->len;
-            survey->seg[i].live_bytes += copy->len;
-        }
+    struct seg *s = survey_segment(survey, copy->segment);
+    if (s == NULL)
+        return RC_NOMEM;
+    s->named_bytes += copy->len;
+    s->live_bytes += copy->len;
     return RC_OK;
 }
 
@@ -185,8 +188,15 @@ static enum rc survey_load(struct survey *survey, struct err *err)
     TRY(index_dict_each(survey->ix, survey_dict, survey, err));
     for (size_t i = 0; i < survey->seg_count; i++) {
         struct seg *s = &survey->seg[i];
+        s->open = survey->ix->segment != NULL && segment_number(survey->ix->segment) == s->number;
         segment_path(path, sizeof path, dir, s->number);
-        TRY(segment_measure(path, &s->file_bytes, &s->content_bytes, err));
+        struct err why = {0};
+        enum rc rc = segment_measure(path, &s->file_bytes, &s->content_bytes, &why);
+        /* Without blocks it is no reason not to start: another copy may be there. */
+        if (rc == RC_CORRUPT && !s->has_blocks)
+            continue;
+        if (rc != RC_OK)
+            return err_set(err, rc, why.os_errno, "%s", why.msg);
     }
     return check_gaps(survey, err);
 }
@@ -605,10 +615,12 @@ static void remove_segments(struct survey *survey)
         for (size_t k = 0; k < survey->count; k++)
             named =
                 named || (survey->item[k].place.segment == s->number && !survey->item[k].chosen);
-        if (named)
+        if (named || (s->open && !s->has_blocks))
             continue;
-        if (ix->dict_next > 1 && forget_dicts(ix, s->number, &ignored) != RC_OK)
-            continue; /* the next pass finds it without a block */
+        if (ix->dict_next > 1 && forget_dicts(ix, s->number, &ignored) != RC_OK) {
+            checkpoint_abandon_segment(ix); /* the copy in it may not be synced */
+            continue;                       /* swept, or seen by the next pass */
+        }
         segment_files_forget(ix->store->files, ix->number, s->number);
         cache_forget(ix->store->cache, ix->number, s->number);
         segment_path(path, sizeof path, dir, s->number);
@@ -652,15 +664,20 @@ static void sample_gc(struct index *ix)
 static enum rc compact_index(struct index *ix, bool force, struct err *err)
 {
     struct survey survey = {.ix = ix};
+    struct err ignored = {0};
     size_t steps = 0;
+    bool looked = false;
     sample_gc(ix);
-    TRY(index_merge_ids(ix, err));
-    TRY(index_train(ix, force, err));
+    /* One that fails, on a full catalog or disk, must not keep rewriting from making room. */
+    enum rc first = index_merge_ids(ix, err), rc = RC_OK;
+    rc = index_train(ix, force, first == RC_OK ? err : &ignored);
+    first = first == RC_OK ? rc : first;
+    rc = RC_OK;
     if (atomic_load(&ix->deleted) || (!force && !worth_looking(ix)))
-        return RC_OK;
-    enum rc rc = RC_OK;
+        return first;
     pthread_mutex_lock(&ix->store->layout);
-    if (!atomic_load(&ix->deleted) && !ix->cut) {
+    looked = !atomic_load(&ix->deleted) && !ix->cut;
+    if (looked) {
         rc = survey_load(&survey, err);
         if (rc == RC_OK) {
             choose_segments(&survey, force);
@@ -679,13 +696,13 @@ static enum rc compact_index(struct index *ix, bool force, struct err *err)
         remove_segments(&survey);
         atomic_fetch_add(&ix->store->rewrites, steps);
     }
-    if (rc == RC_OK && force) {
+    if (rc == RC_OK && force && looked) {
         pthread_mutex_lock(&ix->table);
         ix->dict_since = 0; /* all that is older has been made anew */
         pthread_mutex_unlock(&ix->table);
     }
     survey_done(&survey);
-    return rc == RC_NOT_FOUND ? RC_OK : rc;
+    return rc == RC_NOT_FOUND || rc == RC_OK ? first : rc;
 }
 
 /* ---- deleted indices */

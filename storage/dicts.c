@@ -67,12 +67,20 @@ static struct dict *learn(struct index *index, struct dict *dict)
     return known;
 }
 
-/* Any copy will do: they are the same. len 0: none found. */
+/* Any copy will do, they are the same: the newest ones, should one of them be damaged or go. */
+#define COPIES_TRIED 4
+
+struct copies {
+    uint32_t number;
+    size_t found;
+    struct dict_copy last[COPIES_TRIED];
+};
+
 static enum rc search_copy(const struct dict_copy *copy, void *arg)
 {
-    struct dict_copy *wanted = arg;
-    if (copy->number == wanted->number)
-        *wanted = *copy;
+    struct copies *c = arg;
+    if (copy->number == c->number)
+        c->last[c->found++ % COPIES_TRIED] = *copy;
     return RC_OK;
 }
 
@@ -98,7 +106,7 @@ static enum rc read_copy(struct index *index, const struct dict_copy *s, bool no
 enum rc index_dict(struct index *index, uint32_t number, bool nowait, struct dict **out,
                    struct err *err)
 {
-    struct dict_copy s = {.number = number};
+    struct copies c = {.number = number};
     *out = NULL;
     if (number == 0)
         return RC_OK;
@@ -107,12 +115,22 @@ enum rc index_dict(struct index *index, uint32_t number, bool nowait, struct dic
     pthread_mutex_unlock(&index->table);
     if (*out != NULL)
         return RC_OK;
-    TRY(index_dict_each(index, search_copy, &s, err));
-    if (s.len == 0)
+    TRY(index_dict_each(index, search_copy, &c, err));
+    if (c.found == 0)
         return err_set(err, RC_CORRUPT, 0, "index %s: dictionary %u is missing", index->name,
                        number);
     struct dict *dict = NULL;
-    TRY(read_copy(index, &s, nowait, &dict, err));
+    enum rc rc = RC_CORRUPT;
+    for (size_t i = 0; i < COPIES_TRIED && i < c.found && rc != RC_OK && rc != RC_AGAIN; i++) {
+        struct err why = {0};
+        rc = read_copy(index, &c.last[(c.found - 1 - i) % COPIES_TRIED], nowait, &dict, &why);
+        if (rc != RC_OK && err != NULL)
+            *err = why;
+    }
+    if (rc != RC_OK)
+        return rc;
+    if (err != NULL)
+        *err = (struct err){0};
     *out = learn(index, dict);
     return RC_OK;
 }
@@ -285,24 +303,23 @@ static enum rc collect(struct index *ix, struct samples *s, struct err *err)
 {
     struct row_reader reader;
     enum rc rc = RC_OK;
-    uint64_t blocks = ix->blocks == 0 ? 1 : ix->blocks, seq = 0;
     size_t step = 1, nth = 0;
+    pthread_mutex_lock(&ix->table);
+    uint64_t blocks = ix->blocks == 0 ? 1 : ix->blocks, seq = 0;
+    pthread_mutex_unlock(&ix->table);
     row_reader_init(&reader, ix->store, BLOCK_ALL, false);
     while (s->train.len + s->test.len < TRAIN_SAMPLE_MAX) {
         rc = row_reader_seek(&reader, ix, seq, err);
         if (rc != RC_OK)
             break;
-        seq = reader.last + 1;
         if (reader.block == NULL)
             break;      /* not packed yet: the newest rows */
-        if (nth == 0) { /* spread over the whole index when it is large */
+        if (nth == 0) { /* spread over the whole index when it is large, without reading it all */
             size_t frame = block_data_frame(reader.block).len + 1;
             step = (size_t)(blocks * frame / TRAIN_SAMPLE_MAX) + 1;
         }
-        if (nth++ % step != 0)
-            continue;
-        if (!add_frame(s, nth / step, block_data_frame(reader.block),
-                       block_docs_bytes(reader.block))) {
+        seq = reader.last + 1 + (reader.last - reader.first + 1) * (step - 1);
+        if (!add_frame(s, ++nth, block_data_frame(reader.block), block_docs_bytes(reader.block))) {
             rc = RC_NOMEM;
             break;
         }
@@ -366,7 +383,19 @@ static struct dict *train_best(struct index *ix, const struct samples *s, uint32
     return best;
 }
 
-/* Durable first, then in use (Q1). */
+/* The state names it as the current one; nobody uses it before that is committed. */
+static enum rc save_coming(struct index *ix, struct catalog_txn *txn, uint32_t number,
+                           uint64_t next, struct err *err)
+{
+    pthread_mutex_lock(&ix->table);
+    ix->dict_coming = number;
+    ix->dict_since = next; /* older blocks have none, or an older one */
+    pthread_mutex_unlock(&ix->table);
+    return index_save_state(txn, ix, ix->packed_seq, ix->idruns, err);
+}
+
+/* Durable first, then in use (Q1). While a checkpoint's cut is half carried over, the state is its
+ * own to save: then it is tried another time. */
 static enum rc publish(struct index *ix, struct dict *dict, struct err *err)
 {
     struct catalog_txn *txn = NULL;
@@ -374,7 +403,11 @@ static enum rc publish(struct index *ix, struct dict *dict, struct err *err)
     uint32_t number = dict_number(dict);
     dict_release(learn(ix, dict_retain(dict)));
     pthread_mutex_lock(&ix->store->layout);
-    enum rc rc = atomic_load(&ix->deleted) ? RC_NOT_FOUND : checkpoint_segment(ix, &w, err);
+    pthread_mutex_lock(&ix->write);
+    uint64_t next = ix->next_seq;
+    pthread_mutex_unlock(&ix->write);
+    enum rc rc =
+        atomic_load(&ix->deleted) || ix->cut ? RC_NOT_FOUND : checkpoint_segment(ix, &w, err);
     if (rc == RC_OK)
         rc = index_dict_to_segment(ix, w, number, err);
     if (rc == RC_OK)
@@ -385,24 +418,21 @@ static enum rc publish(struct index *ix, struct dict *dict, struct err *err)
         rc = catalog_begin(ix->store->catalog, &txn, err);
     if (rc == RC_OK)
         rc = index_dict_carry(ix, txn, err);
-    if (rc == RC_OK) {
-        pthread_mutex_lock(&ix->table);
-        ix->dict_current = number;
-        ix->dict_since = ix->next_seq; /* older blocks have none, or an older one */
-        pthread_mutex_unlock(&ix->table);
-        rc = index_save_state(txn, ix, ix->packed_seq, ix->idruns, err);
-    }
+    if (rc == RC_OK)
+        rc = save_coming(ix, txn, number, next, err);
     if (rc == RC_OK)
         rc = catalog_commit(txn, err);
     else
         catalog_abort(txn);
-    if (rc == RC_OK) {
+    if (rc == RC_OK)
         index_dict_carried(ix);
-    } else {
-        pthread_mutex_lock(&ix->table);
-        ix->dict_current = 0;
-        pthread_mutex_unlock(&ix->table);
-    }
+    pthread_mutex_lock(&ix->table);
+    ix->dict_coming = 0;
+    if (rc == RC_OK)
+        ix->dict_current = number;
+    else
+        ix->dict_since = 0;
+    pthread_mutex_unlock(&ix->table);
     pthread_mutex_unlock(&ix->store->layout);
     return rc;
 }
@@ -415,7 +445,7 @@ enum rc index_train(struct index *index, bool force, struct err *err)
         return RC_OK;
     pthread_mutex_lock(&index->table);
     uint64_t raw = index->block_raw_bytes;
-    bool due = index->dict_current == 0 && raw >= index->dict_try_raw &&
+    bool due = index->dict_current == 0 && !index->cut && raw >= index->dict_try_raw &&
                (force ? raw > 0 : raw >= TRAIN_FROM_RAW);
     uint32_t number = index->dict_next;
     pthread_mutex_unlock(&index->table);
@@ -432,5 +462,5 @@ enum rc index_train(struct index *index, bool force, struct err *err)
     if (rc == RC_OK && dict != NULL)
         rc = publish(index, dict, err);
     dict_release(dict);
-    return rc;
+    return rc == RC_NOT_FOUND || atomic_load(&index->deleted) ? RC_OK : rc;
 }

@@ -131,6 +131,7 @@ struct index {
     struct dict **dicts; /* those in memory */
     size_t dict_count;
     uint32_t dict_current, dict_next; /* 0: none */
+    uint32_t dict_coming;             /* being published: saved as the current one, not used yet */
     uint64_t dict_since;              /* blocks of older rows may be made anew with it; 0: none */
     uint64_t dict_try_raw;            /* no training before there are so many raw bytes */
     struct idmap ids;

@@ -183,6 +183,8 @@ enum rc index_candidates_deep(struct index *index, const uint64_t *hashes, size_
             for (size_t k = 0; k < n; k++)
                 if (seqs_out[i] == SEQ_NONE || seqs[k] > seqs_out[i])
                     seqs_out[i] = seqs[k];
+            if (rc == RC_TOO_LARGE) /* only a hint is wanted here; the look-up that follows tells */
+                rc = RC_OK;
             if (rc != RC_OK)
                 err_set(err, rc, 0,
                         "catalog: id run %u of index %s is damaged; run stowctl rebuild",
@@ -399,6 +401,27 @@ static enum rc change_list(struct merge *m, bool finished, struct err *err)
     return rc;
 }
 
+/* Is the list of runs ours to change? While a checkpoint's cut is half carried over, the catalog's
+ * state names a run that memory's list does not have: saving that list would lose its ids (K2). */
+static bool may_change(const struct index *ix)
+{
+    return !atomic_load(&ix->deleted) && !ix->cut;
+}
+
+/* A merge that failed before it moved anything takes its run back: else each attempt on a full
+ * catalog would add one. */
+static void take_back(struct merge *m)
+{
+    struct index *ix = m->index;
+    struct err ignored = {0};
+    m->in_count = 0;
+    m->written = 0;
+    pthread_mutex_lock(&ix->store->layout);
+    if (may_change(ix))
+        (void)!change_list(m, true, &ignored);
+    pthread_mutex_unlock(&ix->store->layout);
+}
+
 /* Move ranges until the transaction is full. */
 static enum rc merge_step(struct merge *m, uint32_t *range, struct err *err)
 {
@@ -425,7 +448,7 @@ enum rc index_merge_ids(struct index *index, struct err *err)
 {
     struct merge *m = calloc(1, sizeof *m);
     uint32_t range = 0;
-    bool begun = false;
+    bool begun = false, moved = false;
     enum rc rc = RC_OK;
     if (m == NULL)
         return RC_NOMEM;
@@ -434,7 +457,7 @@ enum rc index_merge_ids(struct index *index, struct err *err)
     m->any_dead = index->rows_total != index->docs;
     pthread_mutex_unlock(&index->table);
     pthread_mutex_lock(&index->store->layout);
-    if (index->idruns != NULL && !atomic_load(&index->deleted) && choose(m, index->idruns)) {
+    if (index->idruns != NULL && may_change(index) && choose(m, index->idruns)) {
         m->out.number = index->next_idrun++;
         rc = change_list(m, false, err);
         begun = rc == RC_OK;
@@ -442,12 +465,15 @@ enum rc index_merge_ids(struct index *index, struct err *err)
     pthread_mutex_unlock(&index->store->layout);
     while (begun && rc == RC_OK && range < 1u << m->bits_min) {
         pthread_mutex_lock(&index->store->layout);
-        rc = atomic_load(&index->deleted) ? RC_NOT_FOUND : merge_step(m, &range, err);
+        rc = may_change(index) ? merge_step(m, &range, err) : RC_NOT_FOUND;
         pthread_mutex_unlock(&index->store->layout);
+        moved = moved || rc == RC_OK;
     }
+    if (begun && !moved)
+        take_back(m);
     if (begun && rc == RC_OK) {
         pthread_mutex_lock(&index->store->layout);
-        rc = atomic_load(&index->deleted) ? RC_NOT_FOUND : change_list(m, true, err);
+        rc = may_change(index) ? change_list(m, true, err) : RC_NOT_FOUND;
         pthread_mutex_unlock(&index->store->layout);
     }
     free(m->entry);

@@ -220,7 +220,7 @@ enum rc index_save_state(struct catalog_txn *txn, struct index *index, uint64_t 
         buf_put(&b, nonce, 8);
         buf_put_varint(&b, index->runs[i].first_seq);
     }
-    buf_put_varint(&b, index->dict_current);
+    buf_put_varint(&b, index->dict_coming != 0 ? index->dict_coming : index->dict_current);
     buf_put_varint(&b, index->dict_next);
     buf_put_varint(&b, index->dict_since);
     uint32_t next = index->next_idrun;
@@ -506,9 +506,11 @@ static enum rc pack_rows(struct index *index, const struct rows *rows, struct bu
     for (size_t i = 0; i < n; i++)
         rows_get(rows, i, &list[i]);
     struct dict *dict = NULL;
-    enum rc rc = index_current_dict(index, &dict, err);
-    if (rc == RC_OK)
-        rc = block_pack(index->number, &index->spec, dict, list, n, out, err);
+    struct err unread = {0};
+    /* A dictionary that cannot be had makes the block larger; it must not keep rows from disk. */
+    if (index_current_dict(index, &dict, &unread) != RC_OK)
+        dict = NULL;
+    enum rc rc = block_pack(index->number, &index->spec, dict, list, n, out, err);
     dict_release(dict);
     if (rc == RC_OK)
         note_ratio(index, buf_slice(out), rows_raw_bytes(rows));

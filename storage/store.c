@@ -16,6 +16,9 @@
 
 /* Segment files open for reading, over all indices. */
 #define FILES_MAX 256
+/* A catalog of this size and more is copied without its free pages at start when they are half of
+ * it: LMDB never gives them back. */
+#define SHRINK_FROM (1 * MIB)
 /* A stop seals and carries over for at most so long; the log has the rest. */
 #define CLOSE_MS 6000
 
@@ -181,11 +184,44 @@ static enum rc make_directories(struct store *store, struct err *err)
     return io_sync_dir(store->path, err);
 }
 
+/* Put a copy without the free pages in the catalog's place. The old file is there until the rename.
+ */
+static enum rc shrink_catalog(struct store *store, const char *dir, struct err *err)
+{
+    char copy[512], from[560], to[560];
+    struct err why = {0};
+    snprintf(copy, sizeof copy, "%s/catalog.new", store->path);
+    snprintf(from, sizeof from, "%s/data.mdb", copy);
+    snprintf(to, sizeof to, "%s/data.mdb", dir);
+    enum rc rc = io_remove_dir(copy, &why); /* of a start that did not get far */
+    if (rc == RC_OK || rc == RC_NOT_FOUND)
+        rc = catalog_copy(store->catalog, copy, &why);
+    if (rc != RC_OK) { /* no space, say: it works as it is */
+        store_event(store, 1, "the catalog stays as large as it is: %s", why.msg);
+        return RC_OK;
+    }
+    catalog_close(store->catalog);
+    store->catalog = NULL;
+    TRY(io_rename(from, to, err));
+    TRY(io_sync_dir(dir, err));
+    TRY(io_remove_dir(copy, err));
+    return catalog_open(dir, store->o.catalog_map_bytes, &store->catalog, err);
+}
+
+static enum rc open_catalog(struct store *store, struct err *err)
+{
+    char path[512];
+    uint64_t used, file, map;
+    snprintf(path, sizeof path, "%s/catalog", store->path);
+    TRY(catalog_open(path, store->o.catalog_map_bytes, &store->catalog, err));
+    catalog_space(store->catalog, &used, &file, &map);
+    return file >= SHRINK_FROM && used < file / 2 ? shrink_catalog(store, path, err) : RC_OK;
+}
+
 static enum rc open_parts(struct store *store, struct wal_start *start, struct err *err)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/catalog", store->path);
-    TRY(catalog_open(path, store->o.catalog_map_bytes, &store->catalog, err));
+    TRY(open_catalog(store, err));
     TRY(cache_create(store->o.cache_bytes, &store->cache, err));
     snprintf(path, sizeof path, "%s/indices", store->path);
     TRY(segment_files_create(path, FILES_MAX, &store->files, err));

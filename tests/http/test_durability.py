@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from stow import STOWD, Client, action, bulk_body, log_documents, ndjson
+from stow import STOWD, Client, action, bulk_body, log_documents, ndjson, wait_until
 
 ROUNDS = int(os.environ.get("STOWD_CRASH_ROUNDS", "3"))
 IO_ERRORS = (OSError, EOFError, http.client.HTTPException)
@@ -230,6 +230,34 @@ def test_small_log_wraps_many_times(make_daemon):
     assert c.sources("i", docs) == docs
     d.crash()
     assert d.client().sources("i", docs) == docs
+
+
+def test_a_quiet_block_is_closed_short(make_daemon):
+    """One that got nothing for storage.idle_seal goes to its segment, without a flush or another write."""
+    d = make_daemon("storage.idle_seal=1s", "storage.checkpoint.interval=100ms")
+    c = d.client()
+    assert c.put_doc("i", "1", b'{"v":1}').status == 201
+
+    def stow():
+        return c.get("/i/_stats").json["indices"]["i"]["stow"]
+    assert stow()["blocks"] == 0
+    assert wait_until(lambda: stow()["blocks"] == 1 and stow()["disk_bytes"] > 0), stow()
+    d.crash()
+    assert d.client().source("i", "1") == b'{"v":1}'
+
+
+def test_a_quiet_index_does_not_pin_the_log(make_daemon):
+    """Its open block is closed when much of a small log has been written since; then that space is used again."""
+    d = make_daemon("storage.wal.size=4mb", "storage.checkpoint.interval=200ms")
+    c, rng = d.client(timeout=60), random.Random(5)
+    assert c.put_doc("quiet", "1", b'{"v":1}').status == 201
+    for n in range(100):
+        batch = [(f"{n}-{k}", b'{"p":"%s"}' % rng.randbytes(2000).hex().encode()) for k in range(50)]
+        assert wait_until(lambda: c.bulk(bulk_body("busy", batch)).status == 200), n
+    assert c.get("/quiet/_stats").json["indices"]["quiet"]["stow"]["blocks"] == 1
+    d.crash()
+    assert d.client().source("quiet", "1") == b'{"v":1}'
+    assert d.client().get("/busy/_count").json["count"] == 5000
 
 
 def test_a_second_daemon_is_refused(make_daemon):

@@ -121,6 +121,26 @@ def test_length_limit(make_daemon):
     assert d.rss() < 300_000_000
 
 
+def test_control_bodies_have_a_limit_of_their_own(node, index):
+    """16 MiB, as received and inflated; documents and lists of ids are not bound by it."""
+    body = b'{"settings":{}' + b" " * (16 << 20) + b"}"
+    for r in (node.client(timeout=60).put(f"/{index}", body), gzipped(node.client(timeout=60), "/_aliases",
+                                                                      gzip.compress(body, 1))):
+        assert r.status == 413 and "16777216" in r.error["reason"], r
+    assert node.client().head(f"/{index}").status == 404
+    assert node.client(timeout=60).put_doc(index, "1", b"{" + b" " * (16 << 20) + b"}").status == 201
+    r = node.client(timeout=60).post(f"/{index}/_mget", b'{"ids":["2"]' + b" " * (16 << 20) + b"}")
+    assert r.status == 200 and r.json["docs"][0]["found"] is False
+
+
+def test_a_lone_request_is_admitted(make_daemon):
+    """One that needs more than all the memory there is for requests goes through when nothing else is there."""
+    d = make_daemon("http.max_in_flight=64kb", "http.admission_wait=1s")
+    doc = b'{"m":"' + b"x" * 3_000_000 + b'"}'
+    assert d.client().bulk(bulk_body("i", [("1", doc), ("2", doc)])).json["errors"] is False
+    assert d.client().sources("i", ["1", "2"]) == {"1": doc, "2": doc}
+
+
 def test_two_lengths_are_refused(node, index):
     body = b'{"v":1}'
     for headers in ("Content-Length: 7\r\nTransfer-Encoding: chunked", "Content-Length: 7\r\nContent-Length: 70"):

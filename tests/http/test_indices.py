@@ -81,15 +81,22 @@ def test_stats(client, index):
     docs = log_documents(2000)
     client.load(index, [(None, d) for d in docs])
     client.post(f"/{index}/_flush")
-    total = client.get(f"/{index}/_stats").json["indices"][index]["total"]
+    stats = client.get(f"/{index}/_stats").json["indices"][index]
+    total, stow, raw = stats["total"], stats["stow"], sum(map(len, docs))
     assert total["docs"]["count"] == 2000 and total["docs"]["deleted"] == 0
-    assert 0 < total["store"]["size_in_bytes"] < sum(map(len, docs))
+    assert 0 < total["store"]["size_in_bytes"] < raw
+    assert (stow["codec"], stow["level"], stow["raw_bytes"], stow["packed_raw_bytes"]) == ("zstd", 5, raw, raw)
+    assert 0 < stow["compressed_bytes"] <= stow["disk_bytes"]
+    assert stow["ratio"] == pytest.approx(raw / stow["compressed_bytes"], abs=0.001)
 
 
 def test_cat(client, index):
     client.load(index, [(str(n), b"{}") for n in range(5)])
     r = client.get(f"/_cat/indices/{index}?h=index,docs.count")
     assert r.header("content-type").startswith("text/plain") and r.body.split() == [index.encode(), b"5"]
+    client.load(f"{index}-more", [(str(n), b"{}") for n in range(10)])
+    for s, counts in (("docs.count", [b"5", b"10"]), ("docs.count:desc", [b"10", b"5"]), ("index", [b"5", b"10"])):
+        assert client.get(f"/_cat/indices/{index}*?h=docs.count&s={s}").body.split() == counts
     r = client.get(f"/_cat/indices/{index}?v&s=index")
     assert r.body.splitlines()[0].startswith(b"health status index")
     row = client.get(f"/_cat/indices/{index}?format=json").json[0]

@@ -757,6 +757,36 @@ static void test_lock_and_lost_catalog(void **state)
     bench_done(&b);
 }
 
+/* A catalog that is mostly free pages is smaller after the next start, and says the same. */
+static void test_catalog_shrinks(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct store_stats before, after;
+    struct buf got = {0}, large = {0};
+    bench_init(&b);
+    bench_open(&b);
+    for (size_t i = 0; i < 3 * MIB; i++)
+        buf_put_byte(&large, (uint8_t)(i * 31));
+    index_release(make_index(&b, "kept"));
+    assert_int_equal(store_meta_put(b.store, 't', slice_str("kept"), slice_str("{\"a\":1}"), NULL),
+                     RC_OK);
+    assert_int_equal(store_meta_put(b.store, 't', slice_str("large"), buf_slice(&large), NULL),
+                     RC_OK);
+    assert_int_equal(store_meta_delete(b.store, 't', slice_str("large"), NULL), RC_OK);
+    store_stats_get(b.store, &before);
+    bench_reopen(&b);
+    store_stats_get(b.store, &after);
+    assert_in_range(after.catalog_file, 1, before.catalog_file / 4);
+    assert_int_equal(store_meta_get(b.store, 't', slice_str("kept"), &got, NULL), RC_OK);
+    assert_true(slice_is(buf_slice(&got), "{\"a\":1}"));
+    index_release(get_index(&b, "kept"));
+    assert_int_not_equal(shell(&b, "test -e catalog.new"), 0);
+    bench_done(&b);
+    buf_done(&got);
+    buf_done(&large);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -778,6 +808,7 @@ int main(void)
         cmocka_unit_test(test_kill),
         cmocka_unit_test(test_many_threads),
         cmocka_unit_test(test_lock_and_lost_catalog),
+        cmocka_unit_test(test_catalog_shrinks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
