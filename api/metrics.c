@@ -213,7 +213,6 @@ static void put_store(const struct api *api, struct buf *out)
     single(out, "checkpoint_failures_total", "counter", "Checkpoints that failed.",
            s.checkpoint_failures);
     single(out, "rewrites_total", "counter", "Segments rewritten to drop dead rows.", s.rewrites);
-    single(out, "joins_total", "counter", "Short blocks joined.", s.joins);
     single(out, "cache_hits_total", "counter", "Blocks found unpacked.", s.cache_hits);
     single(out, "cache_misses_total", "counter", "Blocks read and unpacked.", s.cache_misses);
     single(out, "cache_evictions_total", "counter", "Blocks dropped for others.",

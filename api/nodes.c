@@ -105,7 +105,6 @@ static void put_stats(struct api_call *call, const struct names_list *list, stru
     json_uint(out, "checkpoints", store.checkpoints);
     json_uint(out, "checkpoint_failures", store.checkpoint_failures);
     json_uint(out, "rewrites", store.rewrites);
-    json_uint(out, "joins", store.joins);
     buf_put_byte(out, '}');
 }
 

@@ -576,6 +576,15 @@ static void flush_done_run(struct task *task)
     free(f);
 }
 
+void flush_answer(struct store *store, struct flush_request *request, enum rc rc,
+                  const struct err *err)
+{
+    request->rc = rc;
+    request->err = *err;
+    request->task.run = flush_done_run;
+    work_submit(store->o.work, WORK_GET, &request->task);
+}
+
 /* Report to those who asked for the flush; those who asked for a merge wait for compaction. */
 static void answer_flushes(struct store *store, struct flush_request *list, enum rc rc,
                            const struct err *err)
@@ -591,10 +600,7 @@ static void answer_flushes(struct store *store, struct flush_request *list, enum
             pthread_mutex_unlock(&store->wake);
             continue;
         }
-        f->rc = rc;
-        f->err = *err;
-        f->task.run = flush_done_run;
-        work_submit(store->o.work, WORK_GET, &f->task);
+        flush_answer(store, f, rc, err);
     }
 }
 

@@ -775,14 +775,6 @@ void compact_poke(struct store *store)
     pthread_mutex_unlock(&store->wake);
 }
 
-static void merge_done_run(struct task *task)
-{
-    struct flush_request *f =
-        (struct flush_request *)((char *)task - offsetof(struct flush_request, task));
-    f->done(f->arg, f->rc, &f->err);
-    free(f);
-}
-
 static bool wanted(const struct flush_request *merges, const struct index *ix)
 {
     for (const struct flush_request *f = merges; f != NULL; f = f->next)
@@ -809,10 +801,7 @@ static void compact_all(struct store *store, struct flush_request *merges, bool 
     while (merges != NULL) {
         struct flush_request *f = merges;
         merges = f->next;
-        f->rc = rc;
-        f->err = err;
-        f->task.run = merge_done_run;
-        work_submit(store->o.work, WORK_GET, &f->task);
+        flush_answer(store, f, rc, &err);
     }
 }
 

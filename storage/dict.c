@@ -79,14 +79,6 @@ struct slice dict_bytes(const struct dict *dict)
     return slice_of(dict->bytes, dict->len);
 }
 
-size_t dict_memory(const struct dict *dict)
-{
-    size_t n = sizeof *dict + dict->len;
-    for (size_t i = 0; i < LEVELS_MAX; i++)
-        n += ZSTD_sizeof_CDict(atomic_load(&((struct dict *)(uintptr_t)dict)->cdict[i]));
-    return n + ZSTD_sizeof_DDict(atomic_load(&((struct dict *)(uintptr_t)dict)->ddict));
-}
-
 static ZSTD_CDict *cdict_of(struct dict *d, int level)
 {
     assert(level > 0 && level < LEVELS_MAX);

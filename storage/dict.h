@@ -31,7 +31,6 @@ struct dict *dict_retain(struct dict *dict); /* accepts NULL */
 void dict_release(struct dict *dict);        /* accepts NULL */
 uint32_t dict_number(const struct dict *dict);
 struct slice dict_bytes(const struct dict *dict);
-size_t dict_memory(const struct dict *dict);
 
 /* As codec_compress and codec_decompress with CODEC_ZSTD. */
 MUST_CHECK enum rc dict_compress(struct dict *dict, int level, struct slice src, uint8_t *dst,

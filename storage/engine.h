@@ -223,7 +223,7 @@ struct store {
     pthread_t checkpoint_thread, compact_thread;
     bool threads_started;
     atomic_bool failed; /* the log is dead */
-    atomic_uint_fast64_t checkpoints, checkpoint_failures, rewrites, joins;
+    atomic_uint_fast64_t checkpoints, checkpoint_failures, rewrites;
     atomic_size_t packs;                /* background packing that is queued or running */
     atomic_uint_fast64_t pending_bytes; /* in memory, to be written to segments */
     atomic_uint_fast64_t space_checked_ms, space_free, space_total;
@@ -252,9 +252,6 @@ MUST_CHECK enum rc index_load(struct store *store, struct slice key, struct slic
                               struct index **out, uint64_t *packed_seq_out, struct err *err);
 /* Begin this life's run if it has none yet. Caller holds write. */
 MUST_CHECK enum rc index_begin_run_locked(struct index *index);
-/* nonce and term of the run that gave out seq; false before the first. Caller holds table. */
-bool index_run_of_locked(const struct index *index, uint64_t seq, uint64_t *nonce_out,
-                         uint32_t *term_out);
 uint64_t index_nonce_locked(const struct index *index);
 uint32_t index_term_locked(const struct index *index);
 void index_dir(const struct index *index, char *dst, size_t cap);
@@ -370,6 +367,9 @@ void wal_row_put(struct buf *out, const struct row *row);
 MUST_CHECK bool wal_row_take(struct reader *in, struct row *out); /* nonce and term are not in it */
 
 /* ---- checkpoint.c */
+/* Tell who asked for a flush or a merge, on a worker. Takes the request over. */
+void flush_answer(struct store *store, struct flush_request *request, enum rc rc,
+                  const struct err *err);
 void *checkpoint_main(void *store);
 /* seal: open blocks, too. until_ms: stop early then (monotonic; 0: never), the log has the rest. */
 MUST_CHECK enum rc checkpoint_run(struct store *store, bool seal, uint64_t until_ms,

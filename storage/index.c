@@ -375,18 +375,6 @@ enum rc index_begin_run_locked(struct index *index)
     return RC_OK;
 }
 
-bool index_run_of_locked(const struct index *index, uint64_t seq, uint64_t *nonce_out,
-                         uint32_t *term_out)
-{
-    for (size_t i = index->run_count; i-- > 0;)
-        if (index->runs[i].first_seq <= seq) {
-            *nonce_out = index->runs[i].nonce;
-            *term_out = (uint32_t)(i + 1);
-            return true;
-        }
-    return false;
-}
-
 uint64_t index_nonce_locked(const struct index *index)
 {
     return index->runs[index->run_count - 1].nonce;

@@ -725,7 +725,6 @@ void store_stats_get(struct store *store, struct store_stats *out)
         .checkpoints = atomic_load(&store->checkpoints),
         .checkpoint_failures = atomic_load(&store->checkpoint_failures),
         .rewrites = atomic_load(&store->rewrites),
-        .joins = atomic_load(&store->joins),
     };
     catalog_space(store->catalog, &out->catalog_used, &out->catalog_file, &out->catalog_map);
 }

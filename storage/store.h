@@ -133,7 +133,7 @@ struct store_stats {
     uint64_t cache_hits, cache_misses, cache_evictions, cache_bytes, cache_budget;
     uint64_t catalog_used, catalog_file, catalog_map;
     uint64_t disk_free, disk_total;
-    uint64_t checkpoints, checkpoint_failures, rewrites, joins;
+    uint64_t checkpoints, checkpoint_failures, rewrites;
 };
 void store_stats_get(struct store *store, struct store_stats *out);
 
