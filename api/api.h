@@ -117,7 +117,7 @@ struct api_call {
     size_t part_count;
     struct param *params; /* decoded query parameters, in arena */
     size_t param_count;
-    struct arena *arena; /* freed by api_call_done */
+    struct call_arena *arena; /* freed by api_call_done */
     void *state;         /* handler's own, freed by state_free */
     void (*state_free)(struct api_call *call);
     uint64_t started_ns;

@@ -40,12 +40,23 @@ struct entry {
     unsigned flags;                /* of enum names_flags: what is required of the name */
 };
 
+/* What the answers to neighbouring items share: all but id, version and seq. */
+struct frame {
+    struct index *index; /* NULL: none yet */
+    enum write_op op;
+    enum write_result result;
+    uint32_t term;
+    struct buf text;     /* … "_id": | ,"result":… "_seq_no": | ,"_primary_term":… */
+    size_t middle, tail; /* where the second and the third part begin */
+};
+
 struct bulk {
     struct api_call *call;
     struct write write;
     struct buf items;   /* struct write_item */
     struct buf entries; /* struct entry */
     struct buf scratch; /* decoded ids and names */
+    struct shape_reader shapes;
     size_t count;
     struct buf invalid; /* "Validation Failed: 1: …;" */
     size_t invalid_count;
@@ -58,6 +69,7 @@ struct bulk {
     /* the answer */
     struct filter *filter;
     struct buf one; /* an item before it is filtered */
+    struct frame frame;
     bool compact, items_wanted, items_open;
     size_t spent; /* bytes of the items so far, when compact */
     size_t next;
@@ -80,6 +92,7 @@ static void bulk_free(struct api_call *call)
         free((void *)item_at(bulk, i)->source_out.ptr);
         free(item_at(bulk, i)->err);
     }
+    shape_reader_done(&bulk->shapes);
     targets_done(&bulk->targets);
     source_done(&bulk->source);
     if (bulk->filter != NULL)
@@ -89,6 +102,7 @@ static void bulk_free(struct api_call *call)
     buf_done(&bulk->scratch);
     buf_done(&bulk->invalid);
     buf_done(&bulk->one);
+    buf_done(&bulk->frame.text);
 }
 
 /* ---- reading */
@@ -200,6 +214,7 @@ static enum rc add_item(struct bulk *bulk, const struct bulk_item *in)
         .id = in->id,
         .routing = in->routing.len != 0 ? in->routing : bulk->routing,
         .source = in->source,
+        .fit = in->fit,
         .if_seq_no = in->if_seq_no,
         .if_primary_term = in->if_primary_term,
         .version = in->version,
@@ -241,14 +256,17 @@ static bool read_items(struct bulk *bulk)
     struct err err = {0};
     const char *type = error_type(call->api, RC_INVALID);
     enum rc rc = buf_reserve(&bulk->scratch, body.len) ? RC_OK : RC_NOMEM;
-    bulk_reader_init(&reader, body, &bulk->scratch);
+    shape_reader_init(&bulk->shapes, store_shapes(call->api->o.store));
+    bulk_reader_init(&reader, body, &bulk->shapes, &bulk->scratch);
     while (rc == RC_OK && (rc = bulk_next(&reader, &in, &type, &err)) == RC_OK)
         rc = add_item(bulk, &in);
+    shape_reader_publish(&bulk->shapes);
     if (rc == RC_NOT_FOUND && bulk->count == 0) {
         static const char none[] = "no requests added";
         add_invalid(bulk, none, sizeof none - 1);
     }
-    call_charge(call, (int64_t)(bulk->items.cap + bulk->entries.cap + bulk->scratch.len));
+    call_charge(call, (int64_t)(bulk->items.cap + bulk->entries.cap + bulk->scratch.len +
+                                bulk->shapes.lens.memory));
     if (rc == RC_INVALID)
         reply_error(call, 400, type, "%s", err.msg);
     else if (rc != RC_NOT_FOUND)
@@ -349,6 +367,9 @@ static void put_failure(const struct bulk *bulk, size_t i, struct buf *out)
     struct slice name = item->index == NULL
                             ? entry->name
                             : slice_of(index_name(item->index), index_name_len(item->index));
+    buf_put_byte(out, '{');
+    json_key(out, op_name(item->op));
+    buf_put_byte(out, '{');
     outcome_names(api, name, item->id, out);
     json_int(out, "status", refusal != NULL ? refusal->status : outcome_status(item));
     json_key(out, "error");
@@ -358,21 +379,79 @@ static void put_failure(const struct bulk *bulk, size_t i, struct buf *out)
         const char *type = outcome_error(api, item, &reason, &members);
         error_object(out, type, buf_slice(&reason), buf_slice(&members));
     }
+    BUF_PUT_LIT(out, "}}");
     buf_done(&reason);
     buf_done(&members);
 }
 
-static void put_success(const struct bulk *bulk, size_t i, struct buf *out)
+static void frame_make(struct bulk *bulk, const struct write_item *item)
+{
+    struct frame *f = &bulk->frame;
+    struct buf *text = &f->text;
+    text->len = 0;
+    buf_put_byte(text, '{');
+    json_key(text, op_name(item->op));
+    buf_put_byte(text, '{');
+    outcome_index(bulk->call->api, slice_of(index_name(item->index), index_name_len(item->index)),
+                  text);
+    json_key(text, "_id");
+    f->middle = text->len;
+    outcome_effect(item, bulk->forced_refresh, text);
+    json_key(text, "_seq_no");
+    f->tail = text->len;
+    json_uint(text, "_primary_term", item->term);
+    json_int(text, "status", outcome_status(item));
+    BUF_PUT_LIT(text, "}}");
+    f->index = item->index;
+    f->op = item->op;
+    f->result = item->result;
+    f->term = item->term;
+}
+
+/* A row was written and no source is wanted: nearly all items of nearly all requests. */
+static void put_framed(struct bulk *bulk, const struct write_item *item, struct buf *out)
+{
+    struct frame *f = &bulk->frame;
+    char made[MADE_ID_LEN];
+    if (f->index != item->index || f->op != item->op || f->result != item->result ||
+        f->term != item->term)
+        frame_make(bulk, item);
+    struct buf *text = &f->text;
+    out->failed = out->failed || text->failed;
+    buf_put(out, text->ptr, f->middle);
+    if (item->id.len != 0) {
+        json_quote(item->id, out);
+    } else { /* nothing in it needs an escape */
+        buf_put_byte(out, '"');
+        buf_put_slice(out, outcome_id(item, made));
+        buf_put_byte(out, '"');
+    }
+    BUF_PUT_LIT(out, ",\"_version\":");
+    buf_put_u64(out, item->version_out);
+    buf_put(out, text->ptr + f->middle, f->tail - f->middle);
+    buf_put_u64(out, item->seq);
+    buf_put(out, text->ptr + f->tail, text->len - f->tail);
+}
+
+static void put_success(struct bulk *bulk, size_t i, struct buf *out)
 {
     const struct write_item *item = item_at(bulk, i);
     struct slice filter = entry_at(bulk, i)->source_filter;
     struct source_spec own = {true, true, NULL};
     struct err err = {0};
+    if (item->result != WRITE_NOT_FOUND && item->source_out.ptr == NULL) {
+        put_framed(bulk, item, out);
+        return;
+    }
+    buf_put_byte(out, '{');
+    json_key(out, op_name(item->op));
+    buf_put_byte(out, '{');
     if (filter.len != 0 && source_from_json(json_root(filter), &own, &err) != RC_OK)
         own.want = false;
     outcome_members(bulk->call->api, item, bulk->forced_refresh,
                     filter.len != 0 ? &own : &bulk->source, out);
     json_int(out, "status", outcome_status(item));
+    BUF_PUT_LIT(out, "}}");
     source_done(&own);
 }
 
@@ -414,14 +493,10 @@ static void put_item(struct bulk *bulk, size_t i, struct buf *out)
         put_compact(bulk, i, out);
         return;
     }
-    buf_put_byte(out, '{');
-    json_key(out, op_name(item_at(bulk, i)->op));
-    buf_put_byte(out, '{');
     if (failed_at(bulk, i))
         put_failure(bulk, i, out);
     else
         put_success(bulk, i, out);
-    BUF_PUT_LIT(out, "}}");
 }
 
 /* Item i behind what is there; nothing when the filter keeps nothing of it. */

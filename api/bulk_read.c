@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NDJSON reader of _bulk; see bulk_read.h.
  *
- * Each byte is looked at twice at most: memchr finds the end of its line, json_check passes over it
- * once. Action lines, which are short, are then walked for their metadata. */
+ * Each byte is looked at twice at most: memchr finds the end of its line, then it is checked in one
+ * pass. Action lines, which are short, are then walked for their metadata, unless they are the same
+ * as the one before. */
 #include "api/bulk_read.h"
 
 #define ILLEGAL "illegal_argument_exception"
@@ -16,10 +17,11 @@ struct action {
     bool op_type_create;
 };
 
-void bulk_reader_init(struct bulk_reader *reader, struct slice body, struct buf *scratch)
+void bulk_reader_init(struct bulk_reader *reader, struct slice body, struct shape_reader *shapes,
+                      struct buf *scratch)
 {
     assert(scratch->cap - scratch->len >= body.len);
-    *reader = (struct bulk_reader){.body = body, .at = 0, .line = 0, .scratch = scratch};
+    *reader = (struct bulk_reader){.body = body, .shapes = shapes, .scratch = scratch};
 }
 
 /* ---- lines */
@@ -394,13 +396,13 @@ static enum rc read_action(struct action *a, struct slice line)
 
 /* ---- the document line */
 
-static void read_source(struct bulk_item *item, struct slice line)
+static void read_source(struct shape_reader *shapes, struct bulk_item *item, struct slice line)
 {
     enum json_type type;
     if (line.len != 0 && line.ptr[line.len - 1] == '\r')
         --line.len;
     item->source = line;
-    item->source_ok = json_check(line, &type, &item->fault);
+    item->source_ok = shape_reader_check(shapes, line, &type, &item->fault, &item->fit);
     if (item->source_ok && type != JSON_OBJECT) {
         item->source_ok = false;
         item->fault = (struct json_fault){0, "not an object"};
@@ -420,21 +422,26 @@ enum rc bulk_next(struct bulk_reader *reader, struct bulk_item *out, const char 
         if (!next_line(reader, &line))
             return RC_NOT_FOUND;
     } while (is_blank(line));
-    struct bulk_item item = {.versioning = VERSION_INTERNAL,
-                             .if_seq_no = SEQ_NONE,
-                             .source_ok = true,
-                             .line = reader->line};
-    struct action action = {.reader = reader, .item = &item, .err = err};
-    enum rc rc = read_action(&action, line);
-    if (rc != RC_OK) {
-        *type_out = ILLEGAL;
-        return rc;
+    struct bulk_item item = {
+        .versioning = VERSION_INTERNAL, .if_seq_no = SEQ_NONE, .source_ok = true};
+    if (slice_eq(line, reader->known_line)) {
+        item = reader->known;
+    } else {
+        struct action action = {.reader = reader, .item = &item, .err = err};
+        enum rc rc = read_action(&action, line);
+        if (rc != RC_OK) {
+            *type_out = ILLEGAL;
+            return rc;
+        }
+        reader->known_line = line;
+        reader->known = item;
     }
+    item.line = reader->line;
     if (item.op != WRITE_DELETE) {
         /* An action without its document ends the body, as in Elasticsearch. */
         if (!next_line(reader, &line))
             return RC_NOT_FOUND;
-        read_source(&item, line);
+        read_source(reader->shapes, &item, line);
     }
     *out = item;
     return RC_OK;

@@ -11,6 +11,7 @@
 #include "config/base.h"
 #include "config/buf.h"
 #include "storage/json.h"
+#include "storage/shapes.h"
 #include "storage/store.h"
 
 struct bulk_item {
@@ -30,6 +31,7 @@ struct bulk_item {
     struct slice source_filter; /* "_source" of the metadata: raw JSON value; empty: absent */
     struct slice source;        /* the document line, without line end; empty for delete */
     bool source_ok;             /* valid JSON object */
+    struct fit fit;             /* … taken apart by the reader's shapes */
     struct json_fault fault;    /* when not */
     uint32_t line;              /* of the action, from 1 */
 };
@@ -38,12 +40,16 @@ struct bulk_reader {
     struct slice body;
     size_t at;
     uint32_t line;
+    struct shape_reader *shapes; /* the caller's */
+    struct slice known_line;     /* the action line before, and what it says: most are alike */
+    struct bulk_item known;
     struct buf *scratch; /* ids and names with escapes are decoded into it; slices may move:      */
                          /* reserve body.len before the first call so that it never grows         */
 };
 
 /* scratch must have body.len bytes reserved. */
-void bulk_reader_init(struct bulk_reader *reader, struct slice body, struct buf *scratch);
+void bulk_reader_init(struct bulk_reader *reader, struct slice body, struct shape_reader *shapes,
+                      struct buf *scratch);
 /* The next item; RC_NOT_FOUND at the end; RC_INVALID with Elasticsearch's reason and *type_out its
  * error type (R1). */
 MUST_CHECK enum rc bulk_next(struct bulk_reader *reader, struct bulk_item *out,

@@ -16,12 +16,12 @@ struct chunk {
     max_align_t bytes[];
 };
 
-struct arena {
+struct call_arena {
     struct chunk *chunks; /* the newest first */
     int64_t charged;      /* told to the server and not given back */
 };
 
-static struct arena *arena_of(struct api_call *call)
+static struct call_arena *arena_of(struct api_call *call)
 {
     if (call->arena == NULL)
         call->arena = calloc(1, sizeof *call->arena);
@@ -30,7 +30,7 @@ static struct arena *arena_of(struct api_call *call)
 
 void *call_alloc(struct api_call *call, size_t bytes)
 {
-    struct arena *arena = arena_of(call);
+    struct call_arena *arena = arena_of(call);
     if (arena == NULL || bytes > SIZE_MAX / 2)
         return NULL;
     size_t need = (bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -68,7 +68,7 @@ struct slice call_dup(struct api_call *call, struct slice s)
 
 void call_charge(struct api_call *call, int64_t bytes)
 {
-    struct arena *arena = arena_of(call);
+    struct call_arena *arena = arena_of(call);
     if (call->charge == NULL || arena == NULL || bytes == 0)
         return;
     arena->charged += bytes;

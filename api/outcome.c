@@ -327,30 +327,24 @@ const char *outcome_error(const struct api *api, const struct write_item *item, 
     return missing ? "document_missing_exception" : "version_conflict_engine_exception";
 }
 
-void outcome_names(const struct api *api, struct slice index, struct slice id, struct buf *out)
+void outcome_index(const struct api *api, struct slice index, struct buf *out)
 {
     json_str(out, "_index", index);
     if (api->major < 8)
         json_cstr(out, "_type", "_doc");
+}
+
+void outcome_names(const struct api *api, struct slice index, struct slice id, struct buf *out)
+{
+    outcome_index(api, index, out);
     if (id.ptr == NULL)
         json_raw(out, "_id", SLICE_LIT("null"));
     else
         json_str(out, "_id", id);
 }
 
-void outcome_members(const struct api *api, const struct write_item *item, bool forced_refresh,
-                     const struct source_spec *source, struct buf *out)
+void outcome_effect(const struct write_item *item, bool forced_refresh, struct buf *out)
 {
-    char made[MADE_ID_LEN];
-    struct slice id = item->id;
-    if (id.len == 0) {
-        made_id_format(item->nonce, item->seq, made);
-        id = slice_of(made, sizeof made);
-    }
-    outcome_names(api, slice_of(index_name(item->index), index_name_len(item->index)), id, out);
-    /* A delete of what never was has no row: Elasticsearch gives such a one version 1. */
-    bool row = item->result != WRITE_NOT_FOUND || (item->version_out != 0 && item->seq != SEQ_NONE);
-    json_uint(out, "_version", row ? item->version_out : 1);
     json_cstr(out, "result", result_name(item));
     if (forced_refresh && item->result != WRITE_NOOP)
         json_bool(out, "forced_refresh", true);
@@ -358,6 +352,26 @@ void outcome_members(const struct api *api, const struct write_item *item, bool 
         BUF_PUT_LIT(out, ",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0}");
     else
         BUF_PUT_LIT(out, "," JSON_SHARDS);
+}
+
+struct slice outcome_id(const struct write_item *item, char made[MADE_ID_LEN])
+{
+    if (item->id.len != 0)
+        return item->id;
+    made_id_format(item->nonce, item->seq, made);
+    return slice_of(made, MADE_ID_LEN);
+}
+
+void outcome_members(const struct api *api, const struct write_item *item, bool forced_refresh,
+                     const struct source_spec *source, struct buf *out)
+{
+    char made[MADE_ID_LEN];
+    outcome_names(api, slice_of(index_name(item->index), index_name_len(item->index)),
+                  outcome_id(item, made), out);
+    /* A delete of what never was has no row: Elasticsearch gives such a one version 1. */
+    bool row = item->result != WRITE_NOT_FOUND || (item->version_out != 0 && item->seq != SEQ_NONE);
+    json_uint(out, "_version", row ? item->version_out : 1);
+    outcome_effect(item, forced_refresh, out);
     json_int(out, "_seq_no", row ? (int64_t)item->seq : -2);
     json_uint(out, "_primary_term", row ? item->term : 0);
     if (source == NULL || item->source_out.ptr == NULL)

@@ -49,8 +49,13 @@ bool outcome_failed(const struct write_item *item);
 /* Error type; reason and the error's own members are appended. */
 const char *outcome_error(const struct api *api, const struct write_item *item, struct buf *reason,
                           struct buf *members);
-/* Append "_index":…,["_type":"_doc",]"_id":… */
+/* Append "_index":…[,"_type":"_doc"], then "_id":… too. */
+void outcome_index(const struct api *api, struct slice index, struct buf *out);
 void outcome_names(const struct api *api, struct slice index, struct slice id, struct buf *out);
+/* Append "result":… up to "_shards":…, of a write without error. */
+void outcome_effect(const struct write_item *item, bool forced_refresh, struct buf *out);
+/* The id that was given or made; made has room for one. */
+struct slice outcome_id(const struct write_item *item, char made[MADE_ID_LEN]);
 /* Append what a write without error answers: names, _version … _primary_term, and "get" when the
  * item has a source. */
 void outcome_members(const struct api *api, const struct write_item *item, bool forced_refresh,

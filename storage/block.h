@@ -29,9 +29,10 @@ struct row {
     uint64_t nonce;   /* of the run that wrote it, 56 bits */
     uint32_t term;    /* ordinal of that run for the index, >= 1: _primary_term */
     enum row_kind kind;
-    struct slice id;      /* ROW_CLIENT, ROW_TOMBSTONE: 1 .. 512 bytes; else empty */
-    struct slice routing; /* empty: none */
-    struct slice doc;     /* empty for tombstones */
+    struct slice id;       /* ROW_CLIENT, ROW_TOMBSTONE: 1 .. 512 bytes; else empty */
+    struct slice routing;  /* empty: none */
+    struct slice doc;      /* empty for tombstones */
+    const struct fit *fit; /* how doc was taken apart (storage/shape.h), or NULL; packing only */
 };
 
 /* A made id: 15 bytes (nonce 56 bits big endian, seq 64 bits big endian) as 20 base64url

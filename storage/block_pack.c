@@ -4,6 +4,7 @@
 #include "storage/column.h"
 #include "storage/columnar.h"
 #include "storage/dict.h"
+#include "storage/shape.h"
 
 /* Fewer ids are listed as they are. */
 #define PACKED_IDS_MIN 8u
@@ -293,14 +294,17 @@ static enum rc pack_columnar(struct block_header *head, const struct survey *s, 
     struct survey without = *s; /* lengths: documents tell their own */
     struct buf meta = {0}, data = {0}, aux = {0};
     struct slice *docs = malloc(head->rows * sizeof *docs);
-    enum rc rc = docs == NULL ? RC_NOMEM : RC_OK;
+    struct fit *fits = malloc(head->rows * sizeof *fits);
+    enum rc rc = docs == NULL || fits == NULL ? RC_NOMEM : RC_OK;
     without.features &= ~(unsigned)PACKED_LENGTHS;
-    for (size_t i = 0; rc == RC_OK && i < head->rows; i++)
+    for (size_t i = 0; rc == RC_OK && i < head->rows; i++) {
         docs[i] = rows[i].doc;
+        fits[i] = rows[i].fit != NULL ? *rows[i].fit : (struct fit){NULL, NULL, NULL};
+    }
     if (rc == RC_OK)
         rc = put_meta(&meta, &without, LAYOUT_COLUMNAR, rows, head->rows);
     if (rc == RC_OK)
-        rc = columnar_pack(docs, head->rows, &data, &aux);
+        rc = columnar_pack(docs, fits, head->rows, &data, &aux);
     if (rc == RC_OK && (data.len > FRAME_RAW_MAX || aux.len > FRAME_RAW_MAX))
         rc = RC_TOO_LARGE;
     if (rc == RC_OK) {
@@ -312,6 +316,7 @@ static enum rc pack_columnar(struct block_header *head, const struct survey *s, 
         rc = put_record(head, &f, out);
     }
     free(docs);
+    free(fits);
     buf_done(&meta);
     buf_done(&data);
     buf_done(&aux);

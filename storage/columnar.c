@@ -31,7 +31,7 @@ struct packer {
 
 static void packer_done(struct packer *p)
 {
-    shape_table_free(p->shapes);
+    shape_table_release(p->shapes);
     free(p->slot_column);
     free(p->row_shape);
     free(p->columns);
@@ -108,15 +108,16 @@ static uint32_t column_of(struct packer *p, const struct shape_slot *slot)
     return number;
 }
 
-static bool know_columns(struct packer *p, const struct shape *shape)
+static bool know_columns(struct packer *p, uint32_t number)
 {
+    const struct shape *shape = shape_at(p->shapes, number);
     uint32_t *list = arena_get(&p->arena, shape->slots + 1, sizeof *list);
     if (list == NULL)
         return false;
     for (uint32_t i = 0; i < shape->slots; i++)
         if ((list[i] = column_of(p, &shape->slot[i])) == UINT32_MAX)
             return false;
-    p->slot_column[shape->number] = list;
+    p->slot_column[number] = list;
     return true;
 }
 
@@ -139,16 +140,33 @@ static bool add_cell(struct packer *p, uint32_t number, struct slice value, size
     return true;
 }
 
-static bool take_rows(struct packer *p, const struct slice *docs)
+/* The shape and the values of a document. */
+static bool take_doc(struct packer *p, struct slice doc, const struct fit *fit,
+                     uint32_t *number_out, struct slice *values)
+{
+    if (fit != NULL && fit->shape != NULL) {
+        if (!shape_adopt(p->shapes, fit->shape, SHAPES_MAX, SLOTS_MAX, number_out))
+            return false;
+        if (*number_out != SHAPE_NONE) {
+            fit_values(fit, doc, values);
+            return true;
+        }
+    }
+    return shape_of(p->shapes, doc, SHAPES_MAX, SLOTS_MAX, values, number_out);
+}
+
+static bool take_rows(struct packer *p, const struct slice *docs, const struct fit *fits)
 {
     struct slice values[SHAPE_SLOTS_MAX];
     for (size_t row = 0; row < p->rows; row++) {
-        const struct shape *shape = shape_of(p->shapes, docs[row], SHAPES_MAX, SLOTS_MAX, values);
-        if (shape == NULL || (p->slot_column[shape->number] == NULL && !know_columns(p, shape)))
+        uint32_t number;
+        if (!take_doc(p, docs[row], fits == NULL ? NULL : &fits[row], &number, values) ||
+            (p->slot_column[number] == NULL && !know_columns(p, number)))
             return false;
-        const uint32_t *column = p->slot_column[shape->number];
-        p->row_shape[row] = shape->number;
-        for (uint32_t i = 0; i < shape->slots; i++)
+        const uint32_t *column = p->slot_column[number];
+        uint32_t slots = shape_at(p->shapes, number)->slots;
+        p->row_shape[row] = number;
+        for (uint32_t i = 0; i < slots; i++)
             if (!add_cell(p, column[i], values[i], row))
                 return false;
     }
@@ -240,11 +258,12 @@ static bool put_all(struct packer *p, struct buf *data, struct buf *aux)
            !p->scratch.bytes.failed && !data->failed && !aux->failed;
 }
 
-enum rc columnar_pack(const struct slice *docs, size_t count, struct buf *data, struct buf *aux)
+enum rc columnar_pack(const struct slice *docs, const struct fit *fits, size_t count,
+                      struct buf *data, struct buf *aux)
 {
     struct packer p;
     assert(count >= 1);
-    bool ok = packer_init(&p, count) && take_rows(&p, docs) && put_all(&p, data, aux);
+    bool ok = packer_init(&p, count) && take_rows(&p, docs, fits) && put_all(&p, data, aux);
     packer_done(&p);
     return ok ? RC_OK : RC_NOMEM;
 }

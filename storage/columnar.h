@@ -12,10 +12,13 @@
 #include "config/base.h"
 #include "config/buf.h"
 
+struct fit; /* storage/shape.h */
+
 /* Append the raw forms of a block's two frames: data (directory and texts) and aux (planes).
+ *   fits     how each document was taken apart, or NULL
  * RC_NOMEM only. */
-MUST_CHECK enum rc columnar_pack(const struct slice *docs, size_t count, struct buf *data,
-                                 struct buf *aux);
+MUST_CHECK enum rc columnar_pack(const struct slice *docs, const struct fit *fits, size_t count,
+                                 struct buf *data, struct buf *aux);
 
 /* A block's documents, ready to be read one by one. Immutable once opened. */
 struct columnar;

@@ -298,6 +298,7 @@ static bool make_row(struct write_item *item, struct plan *plan, struct row *row
     row->doc = tombstone                  ? SLICE_NONE
                : item->op == WRITE_UPDATE ? buf_slice(&plan->merged)
                                           : item->source;
+    row->fit = tombstone || item->op == WRITE_UPDATE ? NULL : &item->fit;
     item->result = tombstone        ? (plan->old_live ? WRITE_DELETED : WRITE_NOT_FOUND)
                    : plan->old_live ? WRITE_UPDATED
                                     : WRITE_CREATED;
@@ -389,10 +390,13 @@ static enum rc make_room(struct txn *txn, struct touch *touch, const struct row 
         TRY(seal(txn, touch));
     if (ix->open != NULL)
         return RC_OK;
-    size_t bytes = ahead < target ? ahead : target;
+    size_t bytes = ahead < target ? ahead : target, values = 0;
     if (bytes < row->doc.len)
         bytes = row->doc.len;
-    struct rows *rows = rows_create(bytes, bytes / 256 + 4);
+    if (row->fit != NULL &&
+        row->fit->shape != NULL) /* those to come will be like it, more or less */
+        values = (bytes / row->doc.len + 4) * (row->fit->shape->slots + 4);
+    struct rows *rows = rows_create(bytes, bytes / 256 + 4, values);
     if (rows == NULL)
         return RC_NOMEM;
     pthread_mutex_lock(&ix->table);

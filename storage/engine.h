@@ -192,6 +192,7 @@ struct store {
     struct catalog *catalog;
     struct wal *wal;
     struct cache *cache;
+    struct shapes *shapes;
     struct segment_files *files;
     uint64_t run;
     uint8_t run_seed[16];

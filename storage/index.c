@@ -489,10 +489,17 @@ static enum rc pack_rows(struct index *index, const struct rows *rows, struct bu
 {
     size_t n = rows_count(rows);
     struct row *list = malloc(n * sizeof *list);
-    if (list == NULL)
+    struct fit *fits = malloc(n * sizeof *fits);
+    if (list == NULL || fits == NULL) {
+        free(list);
+        free(fits);
         return RC_NOMEM;
-    for (size_t i = 0; i < n; i++)
+    }
+    for (size_t i = 0; i < n; i++) {
         rows_get(rows, i, &list[i]);
+        rows_fit(rows, i, &fits[i]);
+        list[i].fit = &fits[i];
+    }
     struct dict *dict = NULL;
     struct err unread = {0};
     /* A dictionary that cannot be had makes the block larger; it must not keep rows from disk. */
@@ -503,6 +510,7 @@ static enum rc pack_rows(struct index *index, const struct rows *rows, struct bu
     if (rc == RC_OK)
         note_ratio(index, buf_slice(out), rows_raw_bytes(rows));
     free(list);
+    free(fits);
     return rc;
 }
 

@@ -1,231 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strict JSON over bytes in memory; see json.h.
  *
- * All time goes into strings. Their scan stops only at bytes that need a look: '"', '\\', control
- * bytes and bytes of 0x80 and above. A signed compare with 0x20 finds the last two kinds at once.
- * The checker is written once and instantiated twice, with that scan in SSE2 and byte by byte; as
- * both stop at the same bytes, they report the same faults (J2). */
-#include "storage/json.h"
+ * The checker is written once and instantiated twice, with the scan of strings in SSE2 and byte by
+ * byte; as both stop at the same bytes, they report the same faults (J2). */
+#include "storage/json_parts.h"
 
 #include "config/limits.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-static const uint8_t *skip_space(const uint8_t *p, const uint8_t *end)
-{
-    while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
-        ++p;
-    return p;
-}
-
-static bool is_digit(uint8_t c)
-{
-    return (uint8_t)(c - '0') < 10;
-}
-
-/* To the first byte of a string that is not plain: '"', '\\', below 0x20, above 0x7f. */
-ALWAYS_INLINE const uint8_t *skip_plain(const uint8_t *p, const uint8_t *end, const bool simd)
-{
-#ifdef __SSE2__
-    const __m128i quote = _mm_set1_epi8('"');
-    const __m128i escape = _mm_set1_epi8('\\');
-    const __m128i space = _mm_set1_epi8(0x20);
-    while (simd && end - p >= 16) {
-        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
-        __m128i hit = _mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, escape));
-        hit = _mm_or_si128(hit, _mm_cmplt_epi8(x, space));
-        unsigned mask = (unsigned)_mm_movemask_epi8(hit);
-        if (mask != 0)
-            return p + __builtin_ctz(mask);
-        p += 16;
-    }
-#else
-    (void)simd;
-#endif
-    while (p < end && *p != '"' && *p != '\\' && (uint8_t)(*p - 0x20) < 0x60)
-        ++p;
-    return p;
-}
-
-/* Length of the UTF-8 sequence of two bytes and more at p, 0 when it is not one. */
-static size_t utf8_length(const uint8_t *p, const uint8_t *end)
-{
-    uint8_t c = p[0];
-    size_t n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    if (c < 0xc2 || c > 0xf4 || (size_t)(end - p) < n)
-        return 0;
-    uint8_t low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80;  /* overlong below */
-    uint8_t high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf; /* surrogates, > U+10FFFF above */
-    if (p[1] < low || p[1] > high)
-        return 0;
-    for (size_t i = 2; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    return n;
-}
-
 /* ---- checking */
-
-/* The pieces return the place behind what they have read, or NULL with the fault filled in: its
- * place as a pointer, which check() turns into an offset. */
-struct stop {
-    const uint8_t *at;
-    const char *what;
-};
-
-static const uint8_t *stop_at(struct stop *stop, const uint8_t *at, const char *what)
-{
-    stop->at = at;
-    stop->what = what;
-    return NULL;
-}
-
-static const char *const cut_short = "unexpected end of the text";
-
-static int hex_digit(uint8_t c)
-{
-    if (is_digit(c))
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* p at a backslash. */
-ALWAYS_INLINE const uint8_t *check_escape(const uint8_t *p, const uint8_t *end, struct stop *stop)
-{
-    if (end - p < 2)
-        return stop_at(stop, end, cut_short);
-    switch (p[1]) {
-    case '"':
-    case '\\':
-    case '/':
-    case 'b':
-    case 'f':
-    case 'n':
-    case 'r':
-    case 't':
-        return p + 2;
-    case 'u':
-        for (int i = 2; i < 6; i++) {
-            if (p + i == end)
-                return stop_at(stop, end, cut_short);
-            if (hex_digit(p[i]) < 0)
-                return stop_at(stop, p, "invalid escape in a string");
-        }
-        return p + 6;
-    default:
-        return stop_at(stop, p, "invalid escape in a string");
-    }
-}
-
-/* p behind the opening quote. */
-ALWAYS_INLINE const uint8_t *check_string(const uint8_t *p, const uint8_t *end, const bool simd,
-                                          struct stop *stop)
-{
-    for (;;) {
-        p = skip_plain(p, end, simd);
-        if (p == end)
-            return stop_at(stop, end, cut_short);
-        if (*p == '"')
-            return p + 1;
-        if (*p == '\\') {
-            p = check_escape(p, end, stop);
-            if (p == NULL)
-                return NULL;
-            continue;
-        }
-        if (*p < 0x20)
-            return stop_at(stop, p, "control byte in a string");
-        do {
-            size_t n = utf8_length(p, end);
-            if (n == 0)
-                return stop_at(stop, p, "invalid UTF-8");
-            p += n;
-        } while (p < end && *p >= 0x80);
-    }
-}
-
-static const uint8_t *check_digits(const uint8_t *p, const uint8_t *end, struct stop *stop)
-{
-    if (p == end)
-        return stop_at(stop, end, cut_short);
-    if (!is_digit(*p))
-        return stop_at(stop, p, "invalid number");
-    do
-        ++p;
-    while (p < end && is_digit(*p));
-    return p;
-}
-
-static const uint8_t *check_number(const uint8_t *p, const uint8_t *end, struct stop *stop)
-{
-    if (*p == '-')
-        ++p;
-    const uint8_t *first = p;
-    p = check_digits(p, end, stop);
-    if (p == NULL)
-        return NULL;
-    if (*first == '0' && p - first > 1)
-        return stop_at(stop, first, "number with a leading zero");
-    if (p < end && *p == '.') {
-        p = check_digits(p + 1, end, stop);
-        if (p == NULL)
-            return NULL;
-    }
-    if (p < end && (*p | 0x20) == 'e') {
-        ++p;
-        if (p < end && (*p == '+' || *p == '-'))
-            ++p;
-        p = check_digits(p, end, stop);
-    }
-    return p;
-}
-
-static const uint8_t *check_word(const uint8_t *p, const uint8_t *end, const char *word,
-                                 struct stop *stop)
-{
-    for (; *word != '\0'; ++word, ++p) {
-        if (p == end)
-            return stop_at(stop, end, cut_short);
-        if (*p != (uint8_t)*word)
-            return stop_at(stop, p, "unexpected byte");
-    }
-    return p;
-}
-
-ALWAYS_INLINE const uint8_t *check_scalar(const uint8_t *p, const uint8_t *end, const bool simd,
-                                          struct stop *stop)
-{
-    if (p == end)
-        return stop_at(stop, end, cut_short);
-    if (*p == '"')
-        return check_string(p + 1, end, simd, stop);
-    if (*p == '-' || is_digit(*p))
-        return check_number(p, end, stop);
-    switch (*p) {
-    case 't':
-        return check_word(p, end, "true", stop);
-    case 'f':
-        return check_word(p, end, "false", stop);
-    case 'n':
-        return check_word(p, end, "null", stop);
-    default:
-        return stop_at(stop, p, "unexpected byte where a value should begin");
-    }
-}
 
 /* Key and colon. */
 ALWAYS_INLINE const uint8_t *check_key(const uint8_t *p, const uint8_t *end, const bool simd,
-                                       struct stop *stop)
+                                       struct json_stop *stop)
 {
     p = skip_space(p, end);
     if (p == end)
-        return stop_at(stop, end, cut_short);
+        return stop_at(stop, end, JSON_CUT_SHORT);
     if (*p != '"')
         return stop_at(stop, p, "unexpected byte where a key should begin");
     p = check_string(p + 1, end, simd, stop);
@@ -233,7 +23,7 @@ ALWAYS_INLINE const uint8_t *check_key(const uint8_t *p, const uint8_t *end, con
         return NULL;
     p = skip_space(p, end);
     if (p == end)
-        return stop_at(stop, end, cut_short);
+        return stop_at(stop, end, JSON_CUT_SHORT);
     if (*p != ':')
         return stop_at(stop, p, "unexpected byte where ':' should be");
     return p + 1;
@@ -262,16 +52,16 @@ ALWAYS_INLINE void nesting_pop(struct nesting *n)
 }
 
 /* A value is complete before p: so are the containers that end here. To the next value's first
- * byte or key, or to the end of the text with depth 0. */
+ * byte or key, or behind the whole value with depth 0. */
 ALWAYS_INLINE const uint8_t *check_closing(const uint8_t *p, const uint8_t *end, struct nesting *n,
-                                           struct stop *stop)
+                                           struct json_stop *stop)
 {
     for (;; ++p, nesting_pop(n)) {
-        p = skip_space(p, end);
         if (n->depth == 0)
-            return p == end ? p : stop_at(stop, p, "bytes behind the value");
+            return p;
+        p = skip_space(p, end);
         if (p == end)
-            return stop_at(stop, end, cut_short);
+            return stop_at(stop, end, JSON_CUT_SHORT);
         if (*p == ',')
             return p + 1;
         if (*p != (n->in_object ? '}' : ']'))
@@ -281,14 +71,15 @@ ALWAYS_INLINE const uint8_t *check_closing(const uint8_t *p, const uint8_t *end,
     }
 }
 
-ALWAYS_INLINE const uint8_t *check_all(const uint8_t *p, const uint8_t *end, const bool simd,
-                                       struct stop *stop)
+/* From the value that begins at p, or behind white space, to behind it. */
+ALWAYS_INLINE const uint8_t *check_value(const uint8_t *p, const uint8_t *end, unsigned depth_max,
+                                         const bool simd, struct json_stop *stop)
 {
     struct nesting n = {.depth = 0, .in_object = false};
     do {
         p = skip_space(p, end);
         if (p < end && (*p == '{' || *p == '[')) {
-            if (n.depth == LIMIT_JSON_DEPTH)
+            if (n.depth == depth_max)
                 return stop_at(stop, p, "containers nested too deeply");
             nesting_push(&n, *p == '{');
             p = skip_space(p + 1, end);
@@ -336,21 +127,29 @@ static enum json_type type_of(uint8_t c)
     }
 }
 
+enum json_type json_type_of(struct slice text)
+{
+    return type_of(*skip_space(text.ptr, text.ptr + text.len));
+}
+
 ALWAYS_INLINE bool check(struct slice text, const bool simd, enum json_type *type_out,
                          struct json_fault *fault)
 {
     if (text.len == 0) {
-        *fault = (struct json_fault){0, cut_short};
+        *fault = (struct json_fault){0, JSON_CUT_SHORT};
         return false;
     }
     const uint8_t *end = text.ptr + text.len;
-    struct stop stop = {NULL, NULL};
-    if (check_all(text.ptr, end, simd, &stop) == NULL) {
+    struct json_stop stop = {NULL, NULL};
+    const uint8_t *p = check_value(text.ptr, end, LIMIT_JSON_DEPTH, simd, &stop);
+    if (p != NULL && (p = skip_space(p, end)) != end)
+        p = stop_at(&stop, p, "bytes behind the value");
+    if (p == NULL) {
         *fault = (struct json_fault){(size_t)(stop.at - text.ptr), stop.what};
         return false;
     }
     if (type_out != NULL)
-        *type_out = type_of(*skip_space(text.ptr, end));
+        *type_out = json_type_of(text);
     return true;
 }
 
@@ -362,6 +161,12 @@ bool json_check(struct slice text, enum json_type *type_out, struct json_fault *
 bool json_check_scalar(struct slice text, enum json_type *type_out, struct json_fault *fault)
 {
     return check(text, false, type_out, fault);
+}
+
+const uint8_t *json_array_end(const uint8_t *p, const uint8_t *end, unsigned depth_max)
+{
+    struct json_stop stop;
+    return p < end && *p == '[' ? check_value(p, end, depth_max, true, &stop) : NULL;
 }
 
 /* ---- walking: the text is valid JSON; the bounds are checked all the same */

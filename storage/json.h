@@ -37,6 +37,9 @@ MUST_CHECK bool json_check(struct slice text, enum json_type *type_out, struct j
 MUST_CHECK bool json_check_scalar(struct slice text, enum json_type *type_out,
                                   struct json_fault *fault);
 
+/* The type of a valid document's top value. */
+enum json_type json_type_of(struct slice text);
+
 /* Pull scanner over text that is valid JSON (json_check passed): it trusts the grammar but never
  * reads outside the slice. */
 struct json_scan {

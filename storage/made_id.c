@@ -14,8 +14,10 @@ void made_id_format(uint64_t nonce, uint64_t seq, char out[MADE_ID_LEN])
     for (size_t i = 0; i < MADE_ID_LEN / 4; i++) {
         const uint8_t *p = raw + 3 * i;
         uint32_t v = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
-        for (size_t j = 0; j < 4; j++)
-            out[4 * i + j] = base64url[v >> (18 - 6 * j) & 63];
+        out[4 * i] = base64url[v >> 18];
+        out[4 * i + 1] = base64url[v >> 12 & 63];
+        out[4 * i + 2] = base64url[v >> 6 & 63];
+        out[4 * i + 3] = base64url[v & 63];
     }
 }
 

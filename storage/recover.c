@@ -266,7 +266,7 @@ static enum rc add_rows(struct index *ix, const struct replayed *r, size_t *at)
         names += list[to].row.id.len + list[to].row.routing.len;
     }
     *at = to;
-    struct rows *rows = rows_create(bytes, to - from + names / 24 + 1);
+    struct rows *rows = rows_create(bytes, to - from + names / 24 + 1, 0);
     struct pending *p = calloc(1, sizeof *p);
     if (rows == NULL || p == NULL) {
         rows_release(rows);

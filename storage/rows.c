@@ -13,6 +13,8 @@ struct entry {
     uint64_t seq;
     uint64_t version;
     size_t doc_at;
+    const struct shape *shape; /* NULL: not known */
+    uint32_t lens_at;
     uint32_t doc_len;
     uint32_t id_at; /* the routing lies behind the id */
     uint16_t id_len;
@@ -24,12 +26,14 @@ struct rows {
     size_t memory; /* of all of it */
     atomic_size_t refs;
     atomic_size_t count;
-    size_t count_max, docs_max, names_max;
-    size_t docs_len, names_len;
+    size_t count_max, docs_max, names_max, lens_max;
+    size_t docs_len, names_len, lens_len;
+    struct shape_table *shapes; /* whose shapes the entries have; NULL: none has one */
     /* Of the run that wrote them; a batch never spans runs. */
     uint64_t nonce;
     uint32_t term;
     struct entry *entry;
+    uint16_t *lens;
     uint8_t *docs;
     uint8_t *names;
 };
@@ -78,9 +82,9 @@ static void spare_give(struct rows *rows)
     free(rows);
 }
 
-static struct rows *rows_alloc(size_t docs, size_t names, size_t count)
+static struct rows *rows_alloc(size_t docs, size_t names, size_t count, size_t values)
 {
-    size_t head = sizeof(struct rows) + count * sizeof(struct entry);
+    size_t head = sizeof(struct rows) + count * sizeof(struct entry) + values * sizeof(uint16_t);
     struct rows *r = spare_take(head + docs + names);
     if (r == NULL)
         return NULL;
@@ -89,31 +93,37 @@ static struct rows *rows_alloc(size_t docs, size_t names, size_t count)
     r->count_max = count;
     r->docs_max = docs;
     r->names_max = names;
-    r->docs_len = r->names_len = 0;
+    r->lens_max = values;
+    r->docs_len = r->names_len = r->lens_len = 0;
+    r->shapes = NULL;
     r->nonce = 0;
     r->term = 0;
     r->entry = (struct entry *)(r + 1);
-    r->docs = (uint8_t *)(r->entry + count);
+    r->lens = (uint16_t *)(r->entry + count);
+    r->docs = (uint8_t *)(r->lens + values);
     r->names = r->docs + docs;
     return r;
 }
 
-struct rows *rows_create(size_t bytes, size_t count)
+struct rows *rows_create(size_t bytes, size_t count, size_t values)
 {
     /* Client ids are 20 to 40 bytes as a rule; a batch whose names do not fit grows. */
-    return rows_alloc(bytes, count * 24 + NAMES_SLACK, count);
+    return rows_alloc(bytes, count * 24 + NAMES_SLACK, count, values);
 }
 
 struct rows *rows_grow(const struct rows *rows, size_t bytes)
 {
     size_t n = rows_count(rows);
     struct rows *r = rows_alloc(rows->docs_max * 2 + bytes, rows->names_max * 2 + NAMES_SLACK,
-                                rows->count_max * 2 + 1);
+                                rows->count_max * 2 + 1, rows->lens_max * 2);
     if (r == NULL)
         return NULL;
     memcpy(r->entry, rows->entry, n * sizeof(struct entry));
     memcpy(r->docs, rows->docs, rows->docs_len);
     memcpy(r->names, rows->names, rows->names_len);
+    memcpy(r->lens, rows->lens, rows->lens_len * sizeof *rows->lens);
+    r->lens_len = rows->lens_len;
+    r->shapes = rows->shapes == NULL ? NULL : shape_table_retain(rows->shapes);
     r->docs_len = rows->docs_len;
     r->names_len = rows->names_len;
     r->nonce = rows->nonce;
@@ -130,8 +140,23 @@ struct rows *rows_retain(struct rows *rows)
 
 void rows_release(struct rows *rows)
 {
-    if (rows != NULL && atomic_fetch_sub_explicit(&rows->refs, 1, memory_order_acq_rel) == 1)
-        spare_give(rows);
+    if (rows == NULL || atomic_fetch_sub_explicit(&rows->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    shape_table_release(rows->shapes);
+    spare_give(rows);
+}
+
+static void keep_fit(struct rows *rows, struct entry *entry, const struct fit *fit)
+{
+    size_t slots = fit->shape->slots;
+    if (rows->shapes == NULL)
+        rows->shapes = shape_table_retain(fit->table);
+    if (rows->shapes != fit->table || slots > rows->lens_max - rows->lens_len)
+        return;
+    entry->shape = fit->shape;
+    entry->lens_at = (uint32_t)rows->lens_len;
+    memcpy(rows->lens + rows->lens_len, fit->lens, slots * sizeof *fit->lens);
+    rows->lens_len += slots;
 }
 
 bool rows_append(struct rows *rows, const struct row *row)
@@ -153,6 +178,8 @@ bool rows_append(struct rows *rows, const struct row *row)
         .routing_len = (uint16_t)row->routing.len,
         .kind = (uint8_t)row->kind,
     };
+    if (row->fit != NULL && row->fit->shape != NULL)
+        keep_fit(rows, &rows->entry[n], row->fit);
     if (row->doc.len != 0)
         memcpy(rows->docs + rows->docs_len, row->doc.ptr, row->doc.len);
     rows->docs_len += row->doc.len;
@@ -183,7 +210,7 @@ size_t rows_raw_bytes(const struct rows *rows)
 
 size_t rows_memory(const struct rows *rows)
 {
-    return sizeof *rows + rows->count_max * sizeof(struct entry) + rows->docs_max + rows->names_max;
+    return rows->memory;
 }
 
 uint64_t rows_first_seq(const struct rows *rows)
@@ -207,6 +234,13 @@ void rows_get(const struct rows *rows, size_t i, struct row *out)
     out->id = slice_of(rows->names + e->id_at, e->id_len);
     out->routing = slice_of(rows->names + e->id_at + e->id_len, e->routing_len);
     out->doc = slice_of(rows->docs + e->doc_at, e->doc_len);
+    out->fit = NULL;
+}
+
+void rows_fit(const struct rows *rows, size_t i, struct fit *out)
+{
+    const struct entry *e = &rows->entry[i];
+    *out = (struct fit){e->shape, rows->lens + e->lens_at, rows->shapes};
 }
 
 enum rc rows_find(const struct rows *rows, uint64_t seq, size_t *i_out)

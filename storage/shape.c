@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learning shapes and matching documents with them; H1 and H2 in shape.h.
+/* Learning shapes and matching documents with them; H1 to H3 in shape.h.
  *
  * A document is first compared with the shapes met last: pieces by memcmp, values by looking for
  * their end. That reads each byte once. Only when none fits, it is taken apart key by key, and the
@@ -7,10 +7,10 @@
 #include "storage/shape.h"
 
 #include "config/buf.h"
+#include "config/limits.h"
+#include "storage/json_parts.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+#include <stdatomic.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -21,26 +21,38 @@
 #define EXPANDED_MAX 4
 /* Whole documents that are one value share a path. */
 #define PATH_RAW 0
+/* How deep an array that is one value may nest, wherever it stands. */
+#define ARRAY_DEPTH_MAX (LIMIT_JSON_DEPTH - SHAPE_DEPTH_MAX)
 
 struct shape_table {
+    atomic_size_t refs;
     struct arena arena;
-    struct shape **list; /* by number */
+    const struct shape **list; /* by number */
     size_t count, cap;
     uint32_t *hashed; /* numbers + 1 by hash of the skeleton; 0 free; size a power of two */
     size_t hashed_size;
-    size_t slots; /* of all shapes */
-    const struct shape *recent[RECENT_MAX];
+    size_t slots;
+    uint32_t recent[RECENT_MAX]; /* numbers, the last met first */
     size_t recent_count;
 };
 
 struct shape_table *shape_table_create(void)
 {
-    return calloc(1, sizeof(struct shape_table));
+    struct shape_table *table = calloc(1, sizeof *table);
+    if (table != NULL)
+        atomic_init(&table->refs, 1);
+    return table;
 }
 
-void shape_table_free(struct shape_table *table)
+struct shape_table *shape_table_retain(struct shape_table *table)
 {
-    if (table == NULL)
+    atomic_fetch_add_explicit(&table->refs, 1, memory_order_relaxed);
+    return table;
+}
+
+void shape_table_release(struct shape_table *table)
+{
+    if (table == NULL || atomic_fetch_sub_explicit(&table->refs, 1, memory_order_acq_rel) != 1)
         return;
     arena_done(&table->arena);
     free(table->list);
@@ -53,75 +65,43 @@ size_t shape_count(const struct shape_table *table)
     return table->count;
 }
 
+size_t shape_slots(const struct shape_table *table)
+{
+    return table->slots;
+}
+
 const struct shape *shape_at(const struct shape_table *table, size_t number)
 {
     assert(number < table->count);
     return table->list[number];
 }
 
-/* ---- finding the end of a value; NULL when it is none */
+void fit_values(const struct fit *fit, struct slice doc, struct slice *values)
+{
+    const struct shape *shape = fit->shape;
+    const uint8_t *p = doc.ptr;
+    for (uint32_t i = 0; i < shape->slots; i++) {
+        p += shape->slot[i].piece_len;
+        values[i] = slice_of(p, fit->lens[i]);
+        p += fit->lens[i];
+    }
+    assert(p + shape->tail_len == doc.ptr + doc.len);
+}
+
+/* ---- the end of a value; NULL when there is none */
 
 /* From behind the opening quote to the closing one. */
-static const uint8_t *string_end(const uint8_t *p, const uint8_t *end)
+ALWAYS_INLINE const uint8_t *string_end(const uint8_t *p, const uint8_t *end)
 {
-#ifdef __SSE2__
-    const __m128i quote = _mm_set1_epi8('"'), escape = _mm_set1_epi8('\\');
-    const __m128i last_control = _mm_set1_epi8(0x1f);
-    while (end - p >= 16) {
-        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
-        __m128i control = _mm_cmpeq_epi8(_mm_max_epu8(x, last_control), last_control);
-        __m128i hit = _mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, escape));
-        unsigned mask = (unsigned)_mm_movemask_epi8(_mm_or_si128(hit, control));
-        if (mask == 0) {
-            p += 16;
-            continue;
-        }
-        p += __builtin_ctz(mask);
-        if (*p == '"')
-            return p;
-        if (*p != '\\' || end - p < 2 || p[1] < 0x20)
-            return NULL;
-        p += 2;
-    }
-#endif
-    for (; p < end; p++) {
-        if (*p == '"')
-            return p;
-        if (*p < 0x20 || (*p == '\\' && (++p == end || *p < 0x20)))
-            return NULL;
-    }
-    return NULL;
+    struct json_stop stop;
+    const uint8_t *to = check_string(p, end, true, &stop);
+    return to == NULL ? NULL : to - 1;
 }
 
-static const uint8_t *atom_end(const uint8_t *p, const uint8_t *end)
+ALWAYS_INLINE const uint8_t *atom_end(const uint8_t *p, const uint8_t *end)
 {
-    const uint8_t *from = p;
-    if (p == end || *p == '"' || *p == '{' || *p == '[')
-        return NULL;
-    while (p<end && * p> ' ' && *p != ',' && *p != '}' && *p != ']')
-        p++;
-    return p == from ? NULL : p;
-}
-
-static const uint8_t *array_end(const uint8_t *p, const uint8_t *end)
-{
-    size_t depth = 0;
-    if (p == end || *p != '[')
-        return NULL;
-    while (p < end) {
-        uint8_t c = *p++;
-        if (c == '"') {
-            p = string_end(p, end);
-            if (p == NULL)
-                return NULL;
-            p++;
-        } else if (c == '[' || c == '{') {
-            depth++;
-        } else if ((c == ']' || c == '}') && --depth == 0) {
-            return p;
-        }
-    }
-    return NULL;
+    struct json_stop stop;
+    return p < end && *p == '"' ? NULL : check_scalar(p, end, true, &stop);
 }
 
 /* ---- matching */
@@ -147,7 +127,7 @@ static inline bool same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
     return x == y;
 }
 
-static bool match(const struct shape *shape, struct slice doc, struct slice *values)
+bool shape_match(const struct shape *shape, struct slice doc, struct slice *values)
 {
     const uint8_t *p = doc.ptr, *end = doc.ptr + doc.len, *to;
     for (uint32_t i = 0; i < shape->slots; i++) {
@@ -158,7 +138,7 @@ static bool match(const struct shape *shape, struct slice doc, struct slice *val
         p += slot->piece_len;
         to = slot->kind == SLOT_STRING ? string_end(p, end)
              : slot->kind == SLOT_ATOM ? atom_end(p, end)
-                                       : array_end(p, end);
+                                       : json_array_end(p, end, ARRAY_DEPTH_MAX);
         if (to == NULL)
             return false;
         values[i] = slice_of(p, (size_t)(to - p));
@@ -199,10 +179,7 @@ static bool keep(struct apart *a, const uint8_t *to)
 
 static bool keep_space(struct apart *a)
 {
-    const uint8_t *p = a->p;
-    while (p < a->end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
-        p++;
-    return keep(a, p);
+    return keep(a, skip_space(a->p, a->end));
 }
 
 static bool keep_byte(struct apart *a, uint8_t c)
@@ -237,7 +214,7 @@ static unsigned few_numbers(const uint8_t *p, const uint8_t *to)
 
 static bool take_array(struct apart *a, uint64_t path)
 {
-    const uint8_t *to = array_end(a->p, a->end);
+    const uint8_t *to = json_array_end(a->p, a->end, ARRAY_DEPTH_MAX);
     unsigned n = to == NULL ? 0 : few_numbers(a->p, to);
     if (n == 0)
         return cut_value(a, to, SLOT_RAW, path);
@@ -317,7 +294,7 @@ static bool table_room(struct shape_table *t)
 {
     if (t->count == t->cap) {
         size_t cap = t->cap == 0 ? 16 : 2 * t->cap;
-        struct shape **list = realloc(t->list, cap * sizeof(struct shape *));
+        const struct shape **list = realloc(t->list, cap * sizeof(struct shape *));
         if (list == NULL)
             return false;
         t->list = list;
@@ -330,7 +307,7 @@ static bool table_room(struct shape_table *t)
     if (hashed == NULL)
         return false;
     for (size_t i = 0; i < t->count; i++) {
-        size_t at = XXH3_64bits(t->list[i]->skeleton.ptr, t->list[i]->skeleton.len) & (size - 1);
+        size_t at = t->list[i]->hash & (size - 1);
         while (hashed[at] != 0)
             at = (at + 1) & (size - 1);
         hashed[at] = (uint32_t)i + 1;
@@ -341,7 +318,7 @@ static bool table_room(struct shape_table *t)
     return true;
 }
 
-static struct shape *learn(struct shape_table *t, struct apart *a)
+static const struct shape *make_shape(struct shape_table *t, struct apart *a, uint64_t hash)
 {
     struct shape *shape = arena_get(&t->arena, 1, sizeof *shape + a->slots * sizeof *a->slot);
     uint8_t *skeleton = arena_get(&t->arena, a->len, 1);
@@ -358,37 +335,60 @@ static struct shape *learn(struct shape_table *t, struct apart *a)
     memcpy(skeleton, a->skeleton, a->len);
     *shape = (struct shape){
         .skeleton = slice_of(skeleton, a->len),
-        .number = (uint32_t)t->count,
+        .hash = hash,
         .slots = a->slots,
         .tail_at = at,
         .tail_len = (uint32_t)a->len - at,
     };
     memcpy(shape->slot, a->slot, a->slots * sizeof *a->slot);
-    t->slots += a->slots;
-    t->list[t->count++] = shape;
     return shape;
 }
 
-/* Known, or learned within the limits. *over_out: it would need more than they allow. */
-static const struct shape *find_or_learn(struct shape_table *t, struct apart *a, size_t shapes_max,
-                                         size_t slots_max, bool *over_out)
+/* Where a skeleton is among the hashed, or the free place for it. */
+static size_t hashed_at(const struct shape_table *t, struct slice skeleton, uint64_t hash)
 {
-    *over_out = false;
-    if (!table_room(t))
-        return NULL;
-    size_t at = XXH3_64bits(a->skeleton, a->len) & (t->hashed_size - 1);
+    size_t at = hash & (t->hashed_size - 1);
     for (; t->hashed[at] != 0; at = (at + 1) & (t->hashed_size - 1)) {
         const struct shape *shape = t->list[t->hashed[at] - 1];
-        if (slice_eq(shape->skeleton, slice_of(a->skeleton, a->len)))
-            return shape;
+        if (shape->hash == hash && slice_eq(shape->skeleton, skeleton))
+            break;
     }
-    *over_out = t->count >= shapes_max || t->slots + a->slots > slots_max;
-    if (*over_out)
-        return NULL;
-    struct shape *shape = learn(t, a);
-    if (shape != NULL)
-        t->hashed[at] = shape->number + 1;
-    return shape;
+    return at;
+}
+
+static uint32_t add_shape(struct shape_table *t, const struct shape *shape, size_t at)
+{
+    uint32_t number = (uint32_t)t->count++;
+    t->list[number] = shape;
+    t->slots += shape->slots;
+    t->hashed[at] = number + 1;
+    return number;
+}
+
+static bool over(const struct shape_table *t, uint32_t slots, size_t shapes_max, size_t slots_max)
+{
+    return t->count >= shapes_max || t->slots + slots > slots_max;
+}
+
+/* Known, or learned within the limits; SHAPE_NONE when it would need more than they allow. */
+static bool find_or_learn(struct shape_table *t, struct apart *a, size_t shapes_max,
+                          size_t slots_max, uint32_t *number_out)
+{
+    if (!table_room(t))
+        return false;
+    struct slice skeleton = slice_of(a->skeleton, a->len);
+    uint64_t hash = XXH3_64bits(skeleton.ptr, skeleton.len);
+    size_t at = hashed_at(t, skeleton, hash);
+    *number_out = SHAPE_NONE;
+    if (t->hashed[at] != 0)
+        *number_out = t->hashed[at] - 1;
+    else if (!over(t, a->slots, shapes_max, slots_max)) {
+        const struct shape *shape = make_shape(t, a, hash);
+        if (shape == NULL)
+            return false;
+        *number_out = add_shape(t, shape, at);
+    }
+    return true;
 }
 
 /* The whole document as one value. */
@@ -401,41 +401,78 @@ static void take_whole(struct apart *a, struct slice doc, struct slice *values)
     values[0] = doc;
 }
 
-static void note_recent(struct shape_table *t, const struct shape *shape, size_t at)
+/* ---- the shapes met last */
+
+/* It was at place `at` of the recent ones; RECENT_MAX: at none. */
+static void note_recent(struct shape_table *t, uint32_t number, size_t at)
 {
-    memmove(&t->recent[1], &t->recent[0], at * sizeof(const struct shape *));
-    t->recent[0] = shape;
+    if (at == RECENT_MAX) {
+        if (t->recent_count < RECENT_MAX)
+            t->recent_count++;
+        at = t->recent_count - 1;
+    }
+    memmove(&t->recent[1], &t->recent[0], at * sizeof t->recent[0]);
+    t->recent[0] = number;
 }
 
-const struct shape *shape_of(struct shape_table *table, struct slice doc, size_t shapes_max,
-                             size_t slots_max, struct slice *values)
+bool shape_of(struct shape_table *table, struct slice doc, size_t shapes_max, size_t slots_max,
+              struct slice *values, uint32_t *number_out)
 {
     struct shape_table *t = table;
     if (doc.len == 0)
         doc = SLICE_LIT(""); /* a pointer that may be compared */
-    for (size_t i = 0; i < t->recent_count; i++) {
-        const struct shape *shape = t->recent[i];
-        if (match(shape, doc, values)) {
+    for (size_t i = 0; i < t->recent_count; i++)
+        if (shape_match(t->list[t->recent[i]], doc, values)) {
+            *number_out = t->recent[i];
             if (i != 0)
-                note_recent(t, shape, i);
-            return shape;
+                note_recent(t, *number_out, i);
+            return true;
         }
-    }
     struct apart a;
-    bool over = false;
-    const struct shape *shape = NULL;
-    if (take_apart(&a, doc, values)) {
-        shape = find_or_learn(t, &a, shapes_max, slots_max, &over);
-        if (shape == NULL && !over)
-            return NULL;
-    }
-    if (shape == NULL) {
+    uint32_t number = SHAPE_NONE;
+    if (take_apart(&a, doc, values) && !find_or_learn(t, &a, shapes_max, slots_max, &number))
+        return false;
+    if (number == SHAPE_NONE) {
         /* One more than the limit, at most: this one has no keys that could vary. */
         take_whole(&a, doc, values);
-        return find_or_learn(t, &a, SIZE_MAX, SIZE_MAX, &over);
+        return find_or_learn(t, &a, SIZE_MAX, SIZE_MAX, number_out);
     }
-    if (t->recent_count < RECENT_MAX)
-        t->recent_count++;
-    note_recent(t, shape, t->recent_count - 1);
-    return shape;
+    note_recent(t, number, RECENT_MAX);
+    *number_out = number;
+    return true;
+}
+
+bool shape_adopt(struct shape_table *table, const struct shape *shape, size_t shapes_max,
+                 size_t slots_max, uint32_t *number_out)
+{
+    struct shape_table *t = table;
+    for (size_t i = 0; i < t->recent_count; i++)
+        if (t->list[t->recent[i]] == shape) {
+            *number_out = t->recent[i];
+            if (i != 0)
+                note_recent(t, *number_out, i);
+            return true;
+        }
+    if (!table_room(t))
+        return false;
+    size_t at = hashed_at(t, shape->skeleton, shape->hash);
+    *number_out = SHAPE_NONE;
+    if (t->hashed[at] != 0)
+        *number_out = t->hashed[at] - 1;
+    else if (!over(t, shape->slots, shapes_max, slots_max))
+        *number_out = add_shape(t, shape, at);
+    if (*number_out != SHAPE_NONE)
+        note_recent(t, *number_out, RECENT_MAX);
+    return true;
+}
+
+bool shape_learn(struct shape_table *table, struct slice doc, size_t shapes_max, size_t slots_max,
+                 struct slice *values, const struct shape **shape_out)
+{
+    struct apart a;
+    uint32_t number = SHAPE_NONE;
+    if (take_apart(&a, doc, values) && !find_or_learn(table, &a, shapes_max, slots_max, &number))
+        return false;
+    *shape_out = number == SHAPE_NONE ? NULL : table->list[number];
+    return true;
 }

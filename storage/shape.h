@@ -5,8 +5,10 @@
  *   H1  a document is exactly the pieces of its shape with its values between them, whatever it is:
  *       not valid JSON, or more than the limits below, is one value between two empty pieces.
  *   H2  a value of a SLOT_STRING or SLOT_ATOM holds no control byte.
+ *   H3  a document that matches a shape is valid JSON: shapes come of valid documents, and values
+ *       are checked as strictly as json_check does.
  * Arrays of at most four numbers are expanded; any other is one value. A shape lives in the arena
- * of its table. */
+ * of the table that learned it. */
 #ifndef STOWD_SHAPE_H
 #define STOWD_SHAPE_H
 
@@ -37,24 +39,50 @@ struct shape_slot {
 
 struct shape {
     struct slice skeleton;
-    uint32_t number; /* in its table, from 0 */
+    uint64_t hash; /* of the skeleton */
     uint32_t slots;
     uint32_t tail_at, tail_len;
     struct shape_slot slot[];
 };
 
-/* Shapes met so far, numbered in the order of their coming. */
+/* How a document was taken apart: its shape and the length of each value. shape NULL: not known. */
+struct fit {
+    const struct shape *shape;
+    const uint16_t *lens;      /* one a slot */
+    struct shape_table *table; /* whose shape it is: to be retained for as long as it is needed */
+};
+
+/* The values of a document that fits: slices of it. */
+void fit_values(const struct fit *fit, struct slice doc, struct slice *values);
+
+/* Shapes met so far, numbered in the order of their coming. References: 1. Not for several threads
+ * at once but for the shapes themselves, which never change (see shapes.h). */
 struct shape_table;
 
 struct shape_table *shape_table_create(void); /* NULL: memory */
-void shape_table_free(struct shape_table *table);
+struct shape_table *shape_table_retain(struct shape_table *table);
+void shape_table_release(struct shape_table *table); /* accepts NULL */
 size_t shape_count(const struct shape_table *table);
+size_t shape_slots(const struct shape_table *table); /* of all shapes */
 const struct shape *shape_at(const struct shape_table *table, size_t number);
 
-/* The shape of a document and its values, at most SHAPE_SLOTS_MAX. At most shapes_max shapes and
- * slots_max slots in all are learned; a document that would need more is one raw value.
- *   NULL     memory is out */
-MUST_CHECK const struct shape *shape_of(struct shape_table *table, struct slice doc,
-                                        size_t shapes_max, size_t slots_max, struct slice *values);
+/* Is doc a valid JSON document of this shape? Then its values; false may also mean that it is valid
+ * and of another one. */
+bool shape_match(const struct shape *shape, struct slice doc, struct slice *values);
+
+/* The number of a document's shape, and its values, at most SHAPE_SLOTS_MAX. At most shapes_max
+ * shapes and slots_max slots in all are learned; a document that would need more is one raw value.
+ * False: memory is out. */
+MUST_CHECK bool shape_of(struct shape_table *table, struct slice doc, size_t shapes_max,
+                         size_t slots_max, struct slice *values, uint32_t *number_out);
+/* The same for a document whose shape is known from elsewhere; the shape must outlive the table.
+ * SHAPE_NONE: it would be one too many. */
+#define SHAPE_NONE UINT32_MAX
+MUST_CHECK bool shape_adopt(struct shape_table *table, const struct shape *shape, size_t shapes_max,
+                            size_t slots_max, uint32_t *number_out);
+/* Learn the shape of a document that fitted none; *shape_out is NULL where it has none or would be
+ * one too many. False: memory is out. */
+MUST_CHECK bool shape_learn(struct shape_table *table, struct slice doc, size_t shapes_max,
+                            size_t slots_max, struct slice *values, const struct shape **shape_out);
 
 #endif

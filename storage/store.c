@@ -223,6 +223,9 @@ static enum rc open_parts(struct store *store, struct wal_start *start, struct e
     char path[512];
     TRY(open_catalog(store, err));
     TRY(cache_create(store->o.cache_bytes, &store->cache, err));
+    store->shapes = shapes_create();
+    if (store->shapes == NULL)
+        return err_set(err, RC_NOMEM, 0, "no memory for shapes");
     snprintf(path, sizeof path, "%s/indices", store->path);
     TRY(segment_files_create(path, FILES_MAX, &store->files, err));
     TRY(load_or_make_node(store, start, err));
@@ -288,6 +291,7 @@ void store_free(struct store *store)
         segment_files_destroy(store->files);
     if (store->cache != NULL)
         cache_destroy(store->cache);
+    shapes_destroy(store->shapes);
     if (store->catalog != NULL)
         catalog_close(store->catalog);
     while (store->drops != NULL) {
@@ -366,6 +370,11 @@ void store_close(struct store *store)
 const char *store_cluster_uuid(const struct store *store)
 {
     return store->cluster_uuid;
+}
+
+struct shapes *store_shapes(struct store *store)
+{
+    return store->shapes;
 }
 
 const char *store_node_id(const struct store *store)

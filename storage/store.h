@@ -19,6 +19,7 @@
 #include "config/buf.h"
 #include "storage/block.h"
 #include "storage/codec.h"
+#include "storage/shapes.h"
 #include "storage/work.h"
 
 struct store;
@@ -172,10 +173,11 @@ struct write_item {
     enum write_versioning versioning;
     struct slice id; /* empty: made by the engine (WRITE_INDEX and WRITE_CREATE) */
     struct slice routing;
-    struct slice source;      /* a valid JSON object (not checked again) */
-    write_update_fn update;   /* WRITE_UPDATE */
-    void *update_arg;         /* for update */
-    uint64_t if_seq_no;       /* SEQ_NONE: no condition */
+    struct slice source;    /* a valid JSON object (not checked again) */
+    struct fit fit;         /* how source was taken apart, valid until done; shape NULL: unknown */
+    write_update_fn update; /* WRITE_UPDATE */
+    void *update_arg;       /* for update */
+    uint64_t if_seq_no;     /* SEQ_NONE: no condition */
     uint64_t if_primary_term; /* with if_seq_no */
     uint64_t version;         /* with external versioning */
     /* out */
@@ -201,6 +203,8 @@ struct write {
     void (*done)(struct write *write, enum rc rc, const struct err *err);
     void *arg;
 };
+/* Shapes met lately, for requests that check documents (storage/shapes.h). */
+struct shapes *store_shapes(struct store *store);
 /* Run the write. Call from a worker; may call done before it returns. */
 void store_write(struct store *store, struct write *write);
 

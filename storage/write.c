@@ -40,6 +40,7 @@ bool wal_row_take(struct reader *in, struct row *out)
     out->id = take_bytes(in, take_varint(in));
     out->routing = take_bytes(in, take_varint(in));
     out->doc = take_bytes(in, take_varint(in));
+    out->fit = NULL;
     return !in->bad && out->kind <= ROW_TOMBSTONE && out->version != 0 &&
            (out->kind == ROW_MADE) == (out->id.len == 0) && out->id.len <= LIMIT_ID_BYTES;
 }

@@ -20,13 +20,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     scratch.cap = size; /* the promise is body.len, not what malloc was asked for */
     const uint8_t *before = scratch.ptr;
+    struct shapes *known = shapes_create();
+    struct shape_reader shapes;
     struct bulk_reader reader;
     struct bulk_item item;
     struct err err = {.rc = RC_OK};
     const char *type = NULL;
     uint32_t line = 0;
     enum rc rc;
-    bulk_reader_init(&reader, slice_of(data, size), &scratch);
+    shape_reader_init(&shapes, known);
+    bulk_reader_init(&reader, slice_of(data, size), &shapes, &scratch);
     while ((rc = bulk_next(&reader, &item, &type, &err)) == RC_OK) {
         const struct slice parts[] = {item.index, item.id, item.routing, item.pipeline,
                                       item.source_filter};
@@ -45,11 +48,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(within(item.source, data, size));
         bool ok = json_check_scalar(item.source, &top, &fault) && top == JSON_OBJECT;
         assert(ok == item.source_ok);
+        if (item.fit.shape != NULL) {
+            struct slice values[SHAPE_SLOTS_MAX];
+            fit_values(&item.fit, item.source, values);
+        }
         if (item.source_filter.len != 0)
             assert(json_check(item.source_filter, NULL, &fault));
     }
     assert(rc == RC_NOT_FOUND || rc == RC_INVALID);
     assert((rc == RC_INVALID) == (type != NULL) && (rc == RC_INVALID) == (err.msg[0] != '\0'));
+    shape_reader_done(&shapes);
+    shapes_destroy(known);
     buf_done(&scratch);
     return 0;
 }

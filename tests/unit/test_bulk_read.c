@@ -9,6 +9,7 @@
 struct run {
     struct buf scratch;
     struct bulk_reader reader;
+    struct shape_reader shapes; /* that only check */
     struct bulk_item item;
     const char *type;
     struct err err;
@@ -18,7 +19,8 @@ static void run_init(struct run *run, const char *body)
 {
     *run = (struct run){.type = NULL};
     assert_true(buf_reserve(&run->scratch, strlen(body)));
-    bulk_reader_init(&run->reader, slice_str(body), &run->scratch);
+    shape_reader_init(&run->shapes, NULL);
+    bulk_reader_init(&run->reader, slice_str(body), &run->shapes, &run->scratch);
 }
 
 static enum rc run_next(struct run *run)

@@ -31,7 +31,7 @@ static size_t round_trip(size_t n)
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++)
         bytes += docs[i].len;
-    assert_int_equal(columnar_pack(docs, n, &data, &aux), RC_OK);
+    assert_int_equal(columnar_pack(docs, NULL, n, &data, &aux), RC_OK);
     size_t len = data.len + aux.len;
     enum rc rc = columnar_open(buf_slice(&data), aux.ptr, aux.len, n, bytes, &c, &what);
     if (rc != RC_OK)
@@ -141,7 +141,7 @@ static void test_damage(void **state)
         bytes += len;
     }
     struct buf data = {0}, aux = {0}, doc = {0};
-    assert_int_equal(columnar_pack(docs + DOCS_MAX - N, N, &data, &aux), RC_OK);
+    assert_int_equal(columnar_pack(docs + DOCS_MAX - N, NULL, N, &data, &aux), RC_OK);
     uint8_t *planes = malloc(aux.len);
     for (size_t at = 0; at < 2 * (data.len + aux.len); at++)
         for (unsigned change = 1; change < 256; change = change * 5 + 2) {

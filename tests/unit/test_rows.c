@@ -69,7 +69,7 @@ static struct rows *append(struct rows *rows, size_t i)
 static void test_round_trip(void **state)
 {
     (void)state;
-    struct rows *rows = rows_create(10, 1);
+    struct rows *rows = rows_create(10, 1, 0);
     size_t bytes = 0, at;
     for (size_t i = 0; i < ROWS; i++) {
         struct sample s;
@@ -97,7 +97,7 @@ static void test_round_trip(void **state)
 static void test_places(void **state)
 {
     (void)state;
-    struct rows *rows = rows_create(10, 4);
+    struct rows *rows = rows_create(10, 4, 0);
     struct row row = {.seq = 1, .version = 1, .nonce = 1, .term = 1, .doc = SLICE_LIT("12345")};
     struct row first, second;
     assert_true(rows_append(rows, &row));
@@ -140,7 +140,7 @@ static void *read_along(void *arg)
 static void test_reader_beside_the_writer(void **state)
 {
     (void)state;
-    struct shared s = {PTHREAD_MUTEX_INITIALIZER, rows_create(100, 4), false};
+    struct shared s = {PTHREAD_MUTEX_INITIALIZER, rows_create(100, 4, 0), false};
     pthread_t reader;
     assert_int_equal(pthread_create(&reader, NULL, read_along, &s), 0);
     for (size_t i = 0; i < ROWS; i++) {

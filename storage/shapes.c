@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checking documents by the shapes met lately; G1 to G3 in shapes.h. */
+#include "storage/shapes.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* A request whose documents keep being of new shapes stops learning: when so many have missed, and
+ * they are more than one in MISSES_SHARE. */
+#define MISSES_MAX   64u
+#define MISSES_SHARE 8u
+
+struct shapes {
+    pthread_mutex_t lock;
+    struct shape_table *table; /* this generation's */
+    const struct shape *recent[SHAPES_AT_HAND];
+    unsigned recent_count;
+};
+
+struct shapes *shapes_create(void)
+{
+    struct shapes *shapes = calloc(1, sizeof *shapes);
+    struct shape_table *table = shape_table_create();
+    if (shapes == NULL || table == NULL) {
+        free(shapes);
+        shape_table_release(table);
+        return NULL;
+    }
+    pthread_mutex_init(&shapes->lock, NULL);
+    shapes->table = table;
+    return shapes;
+}
+
+void shapes_destroy(struct shapes *shapes)
+{
+    if (shapes == NULL)
+        return;
+    pthread_mutex_destroy(&shapes->lock);
+    shape_table_release(shapes->table);
+    free(shapes);
+}
+
+void shape_reader_init(struct shape_reader *reader, struct shapes *shapes)
+{
+    *reader = (struct shape_reader){.shapes = shapes};
+    if (shapes == NULL)
+        return;
+    pthread_mutex_lock(&shapes->lock);
+    reader->table = shape_table_retain(shapes->table);
+    reader->recent_count = shapes->recent_count;
+    memcpy(reader->recent, shapes->recent, sizeof reader->recent);
+    pthread_mutex_unlock(&shapes->lock);
+}
+
+void shape_reader_publish(struct shape_reader *reader)
+{
+    struct shapes *shapes = reader->shapes;
+    if (shapes == NULL || reader->recent_count == 0)
+        return;
+    pthread_mutex_lock(&shapes->lock);
+    if (shapes->table == reader->table) {
+        shapes->recent_count = reader->recent_count;
+        memcpy(shapes->recent, reader->recent, sizeof reader->recent);
+    }
+    pthread_mutex_unlock(&shapes->lock);
+}
+
+void shape_reader_done(struct shape_reader *reader)
+{
+    shape_table_release(reader->table);
+    arena_done(&reader->lens);
+    *reader = (struct shape_reader){.shapes = NULL};
+}
+
+/* Shape `at` of the recent ones was met; recent_count: one that is not among them. */
+static void note_recent(struct shape_reader *r, const struct shape *shape, unsigned at)
+{
+    if (at == r->recent_count) {
+        if (r->recent_count < SHAPES_AT_HAND)
+            r->recent_count++;
+        at = r->recent_count - 1;
+    }
+    memmove(&r->recent[1], &r->recent[0], at * sizeof(const struct shape *));
+    r->recent[0] = shape;
+}
+
+/* Its shape in this generation, learned if need be; NULL: none. */
+static const struct shape *learn(struct shape_reader *r, struct slice doc, struct slice *values)
+{
+    struct shapes *shapes = r->shapes;
+    const struct shape *shape = NULL;
+    pthread_mutex_lock(&shapes->lock);
+    if (shapes->table == r->table &&
+        !shape_learn(r->table, doc, SHAPES_SHARED_MAX, SHAPES_SHARED_SLOTS, values, &shape))
+        shape = NULL; /* no memory: the document is valid all the same */
+    if (shapes->table == r->table &&
+        (shape_count(r->table) >= SHAPES_SHARED_MAX ||
+         shape_slots(r->table) + SHAPE_SLOTS_MAX > SHAPES_SHARED_SLOTS)) {
+        struct shape_table *next = shape_table_create();
+        if (next != NULL) {
+            shape_table_release(shapes->table); /* the reader has its own reference */
+            shapes->table = next;
+            shapes->recent_count = 0;
+        }
+    }
+    pthread_mutex_unlock(&shapes->lock);
+    return shape;
+}
+
+/* Keep the lengths of the values. Those of 64 KB and more are left to the packer. */
+static void keep_fit(struct shape_reader *r, const struct shape *shape, const struct slice *values,
+                     struct fit *out)
+{
+    uint16_t *lens = arena_get(&r->lens, shape->slots + 1, sizeof *lens);
+    for (uint32_t i = 0; i < shape->slots && lens != NULL; i++) {
+        if (values[i].len > UINT16_MAX)
+            return;
+        lens[i] = (uint16_t)values[i].len;
+    }
+    if (lens != NULL)
+        *out = (struct fit){shape, lens, r->table};
+}
+
+bool shape_reader_check(struct shape_reader *reader, struct slice doc, enum json_type *type_out,
+                        struct json_fault *fault, struct fit *fit_out)
+{
+    struct shape_reader *r = reader;
+    struct slice values[SHAPE_SLOTS_MAX];
+    *fit_out = (struct fit){NULL, NULL, NULL};
+    r->taken++;
+    for (unsigned i = 0; i < r->recent_count; i++) {
+        const struct shape *shape = r->recent[i];
+        if (!shape_match(shape, doc, values))
+            continue;
+        if (i != 0)
+            note_recent(r, shape, i);
+        *type_out = json_type_of(doc);
+        keep_fit(r, shape, values, fit_out);
+        return true;
+    }
+    if (!json_check(doc, type_out, fault))
+        return false;
+    r->missed++;
+    if (r->table == NULL || (r->missed > MISSES_MAX && r->missed > r->taken / MISSES_SHARE))
+        return true;
+    const struct shape *shape = learn(r, doc, values);
+    if (shape != NULL) {
+        note_recent(r, shape, r->recent_count);
+        keep_fit(r, shape, values, fit_out);
+    }
+    return true;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shapes met lately by requests of all indices, so that a document is checked and taken apart in
+ * one pass: one that matches a known shape is valid JSON (H3 of shape.h), and what is found out
+ * about it stays with its row until the block is packed.
+ *
+ *   G1  shapes come in generations: a full table is left for a new one, and goes with the last that
+ *       holds it (a reader, rows that are not packed yet).
+ *   G2  at most SHAPES_SHARED_MAX shapes and SHAPES_SHARED_SLOTS slots a generation: 3 MB.
+ *   G3  a document is accepted and refused as json_check would, with the same fault. */
+#ifndef STOWD_SHAPES_H
+#define STOWD_SHAPES_H
+
+#include "storage/json.h"
+#include "storage/shape.h"
+
+#define SHAPES_SHARED_MAX   1024u
+#define SHAPES_SHARED_SLOTS 16384u
+
+/* For all threads. */
+struct shapes;
+struct shapes *shapes_create(void); /* NULL: memory */
+void shapes_destroy(struct shapes *shapes);
+
+/* One request's view: no lock while its documents have the shapes at hand. */
+#define SHAPES_AT_HAND 8u
+struct shape_reader {
+    struct shapes *shapes;
+    struct shape_table *table; /* the generation; NULL: documents are only checked */
+    const struct shape *recent[SHAPES_AT_HAND];
+    unsigned recent_count;
+    unsigned taken, missed; /* documents */
+    struct arena lens;      /* what fits point to */
+};
+
+/* shapes NULL: documents are only checked. */
+void shape_reader_init(struct shape_reader *reader, struct shapes *shapes);
+/* json_check, and *fit_out says how the document was taken apart if it was. Fits are valid until
+ * shape_reader_done. */
+MUST_CHECK bool shape_reader_check(struct shape_reader *reader, struct slice doc,
+                                   enum json_type *type_out, struct json_fault *fault,
+                                   struct fit *fit_out);
+/* The shapes at hand are those that the next request begins with. */
+void shape_reader_publish(struct shape_reader *reader);
+void shape_reader_done(struct shape_reader *reader);
+
+#endif

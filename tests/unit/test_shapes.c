@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checking by shapes: the verdict is json_check's (G3), fits are the document (H1), generations end
+ * (G1, G2). */
+#include "storage/shapes.h"
+
+#include "config/buf.h"
+#include "config/limits.h"
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+/* What is between the pieces is what the fit says. */
+static void assert_fits(const struct fit *fit, struct slice doc)
+{
+    struct slice values[SHAPE_SLOTS_MAX];
+    const struct shape *shape = fit->shape;
+    size_t at = 0;
+    fit_values(fit, doc, values);
+    for (uint32_t i = 0; i <= shape->slots; i++) {
+        uint32_t from = i < shape->slots ? shape->slot[i].piece_at : shape->tail_at;
+        uint32_t len = i < shape->slots ? shape->slot[i].piece_len : shape->tail_len;
+        assert_memory_equal(doc.ptr + at, shape->skeleton.ptr + from, len);
+        at += len;
+        if (i < shape->slots) {
+            assert_ptr_equal(values[i].ptr, doc.ptr + at);
+            at += values[i].len;
+        }
+    }
+    assert_int_equal(at, doc.len);
+}
+
+static bool check(struct shape_reader *reader, struct slice doc, struct fit *fit)
+{
+    enum json_type type = JSON_END, other_type = JSON_END;
+    struct json_fault fault = {0, NULL}, other = {0, NULL};
+    bool ok = shape_reader_check(reader, doc, &type, &fault, fit);
+    assert_int_equal(ok, json_check(doc, &other_type, &other));
+    assert_int_equal(type, other_type);
+    assert_int_equal(fault.at, other.at);
+    assert_ptr_equal(fault.what, other.what);
+    if (fit->shape != NULL)
+        assert_fits(fit, doc);
+    return ok;
+}
+
+/* A document of a known shape with each value in turn replaced: taken where json_check takes it. */
+static void test_verdict(void **state)
+{
+    (void)state;
+    static const char *const values[] = {
+        "\"\"",
+        "\"text\"",
+        "\"0123456789abcdef\"",
+        "\"\\n\\u00e4\\\\\"",
+        "\"\xc3\xa4\"",
+        "\"\xc3\"",
+        "\"\xed\xa0\x80\"",
+        "\"\\x\"",
+        "\"\\u12g4\"",
+        "\"\\",
+        "\"a\nb\"",
+        "\"\x01\"",
+        "\"open",
+        "1",
+        "-0.5e+3",
+        "01",
+        "1.",
+        "-",
+        "1e",
+        "+1",
+        "true",
+        "tru",
+        "nul",
+        "null",
+        "nan",
+        "[]",
+        "[1,2]",
+        "[1,]",
+        "[\"\\x\"]",
+        "[{\"a\":[\"b\"]}]",
+        "[{\"a\"}]",
+        "[[[1]]",
+        "{}",
+        "{\"b\":1}",
+        "",
+        " 1",
+        "1 ",
+        "\"a\" \"b\"",
+        "1 2",
+        "tru\xc3\xa4",
+    };
+    static const char *const slots[] = {"\"x\"", "1", "[\"y\"]", "[1,2]"};
+    struct shapes *shapes = shapes_create();
+    struct shape_reader reader;
+    struct buf doc = {0};
+    struct fit fit;
+    shape_reader_init(&reader, shapes);
+    for (size_t turn = 0; turn <= ARRAY_LEN(slots) * ARRAY_LEN(values); turn++) {
+        doc.len = 0;
+        for (size_t i = 0; i < ARRAY_LEN(slots); i++) {
+            bool this = turn != 0 && (turn - 1) % ARRAY_LEN(slots) == i;
+            buf_printf(&doc, "%s\"k%zu\":%s", i == 0 ? "{" : ",", i,
+                       this ? values[(turn - 1) / ARRAY_LEN(slots)] : slots[i]);
+        }
+        buf_put_byte(&doc, '}');
+        bool ok = check(&reader, buf_slice(&doc), &fit);
+        assert_true(!ok || fit.shape != NULL);
+    }
+    buf_done(&doc);
+    shape_reader_done(&reader);
+    shapes_destroy(shapes);
+}
+
+/* One that only checks, and documents that cannot have a fit. */
+static void test_without(void **state)
+{
+    (void)state;
+    struct shapes *shapes = shapes_create();
+    struct shape_reader reader;
+    struct buf doc = {0};
+    struct fit fit;
+    shape_reader_init(&reader, NULL);
+    assert_true(check(&reader, SLICE_LIT("{\"a\":1}"), &fit));
+    assert_null(fit.shape);
+    shape_reader_publish(&reader);
+    shape_reader_done(&reader);
+
+    shape_reader_init(&reader, shapes);
+    for (size_t len = UINT16_MAX; len <= UINT16_MAX + 1; len++)
+        for (int again = 0; again < 2; again++) {
+            doc.len = 0;
+            buf_printf(&doc, "{\"a\":\"%0*d\"}", (int)len, 7);
+            assert_true(check(&reader, buf_slice(&doc), &fit));
+            assert_int_equal(fit.shape != NULL, len == UINT16_MAX);
+        }
+    /* An array that nests as deep as a document may, where one is expected. */
+    assert_true(check(&reader, SLICE_LIT("{\"a\":[\"x\"]}"), &fit));
+    doc.len = 0;
+    BUF_PUT_LIT(&doc, "{\"a\":");
+    for (int i = 0; i < LIMIT_JSON_DEPTH - 1; i++)
+        buf_put_byte(&doc, '[');
+    for (int i = 0; i < LIMIT_JSON_DEPTH - 1; i++)
+        buf_put_byte(&doc, ']');
+    buf_put_byte(&doc, '}');
+    assert_true(check(&reader, buf_slice(&doc), &fit));
+    assert_null(fit.shape);
+    shape_reader_done(&reader);
+    shapes_destroy(shapes);
+    buf_done(&doc);
+}
+
+/* The next request begins with the shapes at hand, and a full generation is left. */
+static void test_generations(void **state)
+{
+    (void)state;
+    struct shapes *shapes = shapes_create();
+    struct shape_reader first, next;
+    struct buf doc = {0};
+    struct fit held, fit;
+    static const struct slice common = {(const uint8_t *)"{\"a\":1}", 7};
+    shape_reader_init(&first, shapes);
+    assert_true(check(&first, common, &held));
+    assert_non_null(held.shape);
+    shape_reader_publish(&first);
+    shape_reader_init(&next, shapes);
+    assert_int_equal(next.recent_count, 1);
+    assert_true(check(&next, common, &fit));
+    assert_ptr_equal(fit.shape, held.shape);
+    assert_int_equal(next.missed, 0);
+    shape_reader_done(&next);
+
+    for (unsigned i = 0; i < SHAPES_SHARED_MAX; i++) {
+        shape_reader_init(&next, shapes);
+        doc.len = 0;
+        buf_printf(&doc, "{\"b%u\":1}", i);
+        assert_true(check(&next, buf_slice(&doc), &fit));
+        shape_reader_publish(&next);
+        shape_reader_done(&next);
+    }
+    shape_reader_init(&next, shapes);
+    assert_true(next.table != first.table && shape_count(next.table) < SHAPES_SHARED_MAX);
+    assert_true(check(&next, common, &fit));
+    assert_true(fit.shape != held.shape && fit.table != held.table);
+    assert_fits(&held, common); /* as long as a reader holds its generation */
+    shape_reader_done(&next);
+    shape_reader_done(&first);
+    shapes_destroy(shapes);
+    buf_done(&doc);
+}
+
+/* Documents that have nothing in common are not learned for ever. */
+static void test_strangers(void **state)
+{
+    (void)state;
+    struct shapes *shapes = shapes_create();
+    struct shape_reader reader;
+    struct buf doc = {0};
+    struct fit fit;
+    unsigned fits = 0;
+    shape_reader_init(&reader, shapes);
+    for (unsigned i = 0; i < 500; i++) {
+        doc.len = 0;
+        buf_printf(&doc, "{\"b%u\":1}", i);
+        assert_true(check(&reader, buf_slice(&doc), &fit));
+        fits += fit.shape != NULL;
+    }
+    assert_true(fits > 0 && fits < 100);
+    shape_reader_done(&reader);
+    shapes_destroy(shapes);
+    buf_done(&doc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_verdict),
+        cmocka_unit_test(test_without),
+        cmocka_unit_test(test_generations),
+        cmocka_unit_test(test_strangers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
