@@ -83,7 +83,11 @@ MUST_CHECK enum rc block_check(struct slice record, uint32_t index_no, uint64_t 
  * the caller owns it and frees it with block_close. */
 struct block;
 
-enum block_want { BLOCK_META /* ids, versions, routing, seqs */, BLOCK_ALL };
+enum block_want {
+    BLOCK_META, /* ids, versions, routing, seqs */
+    BLOCK_ALL,
+    BLOCK_SCAN, /* all, and most documents will be read */
+};
 
 /* Check and decompress. The record is not needed afterwards.
  *   dict     the one that the header names; not needed with BLOCK_META */
@@ -95,14 +99,15 @@ const struct block_header *block_head(const struct block *block);
 size_t block_rows(const struct block *block);
 /* Bytes of memory it holds, for the cache's budget. */
 size_t block_memory(const struct block *block);
-/* The data frame as it was before compression (BLOCK_ALL): what dictionaries are trained on. */
+/* The data frame as it was before compression (not BLOCK_META): what dictionaries are trained on.
+ */
 struct slice block_data_frame(const struct block *block);
 /* Bytes of all documents together. */
 uint64_t block_docs_bytes(const struct block *block);
 /* Row by position, all but id and doc. Slices live as long as the block. */
 void block_row(const struct block *block, size_t i, struct row *out);
-/* Its id (empty for made rows) and document (BLOCK_ALL only; empty for tombstones): in the block,
- * or put together in scratch, whose content goes. RC_CORRUPT, RC_NOMEM. */
+/* Its id (empty for made rows) and document (not with BLOCK_META; empty for tombstones): in the
+ * block, or put together in scratch, whose content goes. RC_CORRUPT, RC_NOMEM. */
 MUST_CHECK enum rc block_id(const struct block *block, size_t i, struct buf *scratch,
                             struct slice *id_out, struct err *err);
 MUST_CHECK enum rc block_doc(const struct block *block, size_t i, struct buf *scratch,
@@ -113,7 +118,7 @@ struct block_scratch {
     struct buf id, doc;
 };
 void block_scratch_done(struct block_scratch *scratch);
-/* The whole row, its document only in a block opened with BLOCK_ALL. */
+/* The whole row, its document only in a block opened with more than BLOCK_META. */
 MUST_CHECK enum rc block_row_all(const struct block *block, size_t i, struct block_scratch *scratch,
                                  struct row *out, struct err *err);
 /* Position of a seq, or RC_NOT_FOUND. */

@@ -38,6 +38,7 @@ struct block {
     uint8_t *docs;             /* data frame, then auxiliary frame; NULL: BLOCK_META */
     uint64_t docs_bytes;       /* of all documents together */
     struct columnar *columnar; /* NULL: layout plain, or BLOCK_META */
+    bool scan;                 /* opened with BLOCK_SCAN */
     struct column id_column;
     struct arena id_arena;
 };
@@ -201,6 +202,7 @@ static enum rc read_id_column(struct reader *r, struct block *b, size_t *used_ou
         reader_of(slice_of(p, text.len)),
         b->ids + directory.len + text.len,
         b->ids + *used_out,
+        b->scan,
     };
     enum rc rc = column_open(&b->id_column, count, b->ids[0], &in, &b->id_arena, &what);
     if (rc == RC_OK && (in.directory.p != in.directory.end || in.text.p != in.text.end ||
@@ -287,9 +289,10 @@ static enum rc open_frame(const struct block_header *head, const char *name, str
 }
 
 /* Make the block from its raw meta frame, columns filled, documents not yet there. */
-static enum rc build(const struct block_header *head, struct slice meta, bool docs,
+static enum rc build(const struct block_header *head, struct slice meta, enum block_want want,
                      struct block **out, struct err *err)
 {
+    bool docs = want != BLOCK_META;
     struct reader r = reader_of(meta);
     uint64_t features = take_varint(&r), run_count = take_varint(&r);
     if (r.bad || run_count == 0 || run_count > head->rows)
@@ -297,8 +300,10 @@ static enum rc build(const struct block_header *head, struct slice meta, bool do
     if ((features & ~(uint64_t)FEATURES_KNOWN) != 0)
         return block_bad(err, RC_UNSUPPORTED, head->index_no, head->first_seq,
                          "features %llu are unknown to this release", (unsigned long long)features);
-    struct block plan = {
-        .head = *head, .run_count = (size_t)run_count, .docs_bytes = head->data_raw};
+    struct block plan = {.head = *head,
+                         .run_count = (size_t)run_count,
+                         .docs_bytes = head->data_raw,
+                         .scan = want == BLOCK_SCAN};
     /* Bytes of names are among what is left to read. */
     size_t names_len = features & (HAS_KINDS | HAS_ROUTINGS) ? (size_t)(r.end - r.p) : 0;
     size_t memory = place_columns(&plan, NULL, features, names_len, docs);
@@ -351,8 +356,9 @@ static enum rc open_columns(struct block *b, struct err *err)
 {
     const struct block_header *head = &b->head;
     const char *what = "something";
-    enum rc rc = columnar_open(slice_of(b->docs, head->data_raw), b->docs + head->data_raw,
-                               head->aux_raw, head->rows, b->docs_bytes, &b->columnar, &what);
+    enum rc rc =
+        columnar_open(slice_of(b->docs, head->data_raw), b->docs + head->data_raw, head->aux_raw,
+                      head->rows, b->docs_bytes, b->scan, &b->columnar, &what);
     if (rc == RC_UNSUPPORTED)
         return block_bad(err, rc, head->index_no, head->first_seq,
                          "a %s is unknown to this release", what);
@@ -381,8 +387,8 @@ static enum rc open_checked(struct slice record, const struct block_header *head
         TRY_OUT(open_frame(head, "meta", meta, raw, head->meta_raw, err));
         meta = slice_of(raw, head->meta_raw);
     }
-    TRY_OUT(build(head, meta, want == BLOCK_ALL, &b, err));
-    if (want == BLOCK_ALL) {
+    TRY_OUT(build(head, meta, want, &b, err));
+    if (want != BLOCK_META) {
         if (flags & DATA_RAW)
             TRY_OUT(take_frame(head, "data", data, true, b->docs, head->data_raw, err));
         else

@@ -127,7 +127,7 @@ static enum rc open_record(struct index *ix, struct slice record, uint64_t first
     struct dict *dict = NULL;
     TRY(block_header_read(record, &head, err));
     TRY(index_dict(ix, head.dictionary, false, &dict, err));
-    enum rc rc = block_open(record, ix->number, first_seq, BLOCK_ALL, dict, out, err);
+    enum rc rc = block_open(record, ix->number, first_seq, BLOCK_SCAN, dict, out, err);
     dict_release(dict);
     return rc;
 }

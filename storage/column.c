@@ -98,6 +98,36 @@ static enum rc open_typed(struct sequence *s, struct stream_readers *in, struct 
     return value_is_number(s->form.type) ? open_numbers(s, in, arena) : open_fixed(s, in);
 }
 
+/* Where the texts begin, if they are all there. */
+static enum rc note_texts(struct sequence *s, struct arena *arena)
+{
+    uint32_t n = s->coder == SEQUENCE_TEXT || s->coder == SEQUENCE_COUNTED ? s->n : s->exceptions;
+    uint32_t *at = arena_get(arena, (size_t)n + 1, sizeof *at);
+    uint64_t next = 0;
+    if (at == NULL)
+        return RC_NOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        if (next > s->text.len)
+            return RC_CORRUPT;
+        at[i] = (uint32_t)next;
+        if (s->coder == SEQUENCE_COUNTED) {
+            next += plane_get(s->planes, s->width, n, i);
+        } else {
+            const uint8_t *from = s->text.ptr + next;
+            const uint8_t *zero =
+                next == s->text.len ? NULL : memchr(from, 0, s->text.len - (size_t)next);
+            if (zero == NULL)
+                return RC_CORRUPT;
+            next += (uint64_t)(zero - from) + 1;
+        }
+    }
+    if (next > s->text.len)
+        return RC_CORRUPT;
+    at[n] = (uint32_t)next;
+    s->text_at = at;
+    return RC_OK;
+}
+
 enum rc sequence_open(struct sequence *out, uint64_t n, struct stream_readers *in,
                       struct arena *arena, const char **what_out)
 {
@@ -118,7 +148,9 @@ enum rc sequence_open(struct sequence *out, uint64_t n, struct stream_readers *i
         *what_out = "coder of values";
         return RC_UNSUPPORTED;
     }
-    return rc == RC_OK && (in->directory.bad || in->text.bad) ? RC_CORRUPT : rc;
+    if (rc == RC_OK && (in->directory.bad || in->text.bad))
+        rc = RC_CORRUPT;
+    return rc == RC_OK && in->scan && out->text.len != 0 ? note_texts(out, arena) : rc;
 }
 
 enum rc column_open(struct column *out, uint64_t n, enum column_form form,
@@ -169,9 +201,13 @@ static size_t count_zeros(const uint8_t *p)
 }
 
 /* The k-th of the texts that end in zeros. */
-static bool find_text(struct slice texts, uint32_t k, struct slice *out)
+static bool find_text(const struct sequence *s, uint32_t k, struct slice *out)
 {
-    const uint8_t *p = texts.ptr, *end = texts.ptr + texts.len;
+    const uint8_t *p = s->text.ptr, *end = s->text.ptr + s->text.len;
+    if (s->text_at != NULL) {
+        *out = slice_of(p + s->text_at[k], s->text_at[k + 1] - s->text_at[k] - 1);
+        return true;
+    }
     while ((size_t)(end - p) >= LANES_RUN * sizeof(lanes)) {
         size_t zeros = count_zeros(p);
         if (zeros > k || k == 0)
@@ -200,8 +236,8 @@ static bool find_text(struct slice texts, uint32_t k, struct slice *out)
 
 static bool find_counted(const struct sequence *s, uint32_t k, struct slice *out)
 {
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < k; i++)
+    uint64_t at = s->text_at != NULL ? s->text_at[k] : 0;
+    for (uint32_t i = 0; i < k && s->text_at == NULL; i++)
         at += plane_get(s->planes, s->width, s->n, i);
     uint64_t len = plane_get(s->planes, s->width, s->n, k);
     if (at > s->text.len || len > s->text.len - at)
@@ -263,7 +299,7 @@ bool sequence_get(const struct sequence *sequence, uint32_t k, struct buf *out)
     if (k >= s->n)
         return false;
     if (s->coder == SEQUENCE_TEXT) {
-        found = find_text(s->text, k, &text);
+        found = find_text(s, k, &text);
     } else if (s->coder == SEQUENCE_COUNTED) {
         found = find_counted(s, k, &text);
     } else {
@@ -271,7 +307,7 @@ bool sequence_get(const struct sequence *sequence, uint32_t k, struct buf *out)
         uint32_t typed = s->n - s->exceptions;
         if (!exception)
             return before <= k && k - before < typed && put_value(s, typed, k - before, out);
-        found = find_text(s->text, before, &text);
+        found = find_text(s, before, &text);
     }
     if (found)
         buf_put_slice(out, text);

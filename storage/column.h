@@ -73,6 +73,7 @@ void sequence_put_text(struct streams *out, const struct cell *cells, size_t n);
 struct stream_readers {
     struct reader directory, text;
     uint8_t *planes, *planes_end;
+    bool scan; /* most values will be read: note where each text begins */
 };
 /* The next len bytes of planes, or NULL when there are not so many. */
 uint8_t *take_planes(struct stream_readers *in, uint64_t len);
@@ -88,8 +89,9 @@ struct sequence {
     int64_t base;
     const uint8_t *planes;
     const uint8_t *exception_at;
-    const int64_t *restart; /* of deltas: every RESTART_EVERY-th number */
-    struct slice text;      /* the texts, or those of the exceptions */
+    const int64_t *restart;  /* of deltas: every RESTART_EVERY-th number */
+    struct slice text;       /* the texts, or those of the exceptions */
+    const uint32_t *text_at; /* where each begins in it; NULL: it has to be looked for */
 };
 
 struct column {

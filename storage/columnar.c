@@ -403,7 +403,7 @@ static enum rc open_columns(struct columnar *c, struct stream_readers *in, const
 }
 
 enum rc columnar_open(struct slice data, uint8_t *aux, size_t aux_len, size_t rows,
-                      uint64_t docs_bytes, struct columnar **out, const char **what_out)
+                      uint64_t docs_bytes, bool scan, struct columnar **out, const char **what_out)
 {
     struct reader r = reader_of(data);
     struct slice directory = take_bytes(&r, take_varint(&r));
@@ -415,7 +415,7 @@ enum rc columnar_open(struct slice data, uint8_t *aux, size_t aux_len, size_t ro
         return RC_NOMEM;
     if (aux_len == 0)
         aux = (uint8_t *)c; /* no planes at an address that is not NULL */
-    struct stream_readers in = {reader_of(directory), r, aux, aux + aux_len};
+    struct stream_readers in = {reader_of(directory), r, aux, aux + aux_len, scan};
     *c = (struct columnar){.arena = arena, .rows = rows, .docs_bytes = docs_bytes};
     enum rc rc = open_shapes(c, &in);
     if (rc == RC_OK)

@@ -23,10 +23,12 @@ MUST_CHECK enum rc columnar_pack(const struct slice *docs, const struct fit *fit
 /* A block's documents, ready to be read one by one. Immutable once opened. */
 struct columnar;
 
-/* docs_bytes: length of all documents together. data and aux are borrowed until columnar_close; aux
- * is changed in place. RC_CORRUPT; RC_UNSUPPORTED: *what_out names the unknown thing; RC_NOMEM. */
+/* docs_bytes: length of all documents together. scan: most of them will be read. data and aux are
+ * borrowed until columnar_close; aux is changed in place. RC_CORRUPT; RC_UNSUPPORTED: *what_out
+ * names the unknown thing; RC_NOMEM. */
 MUST_CHECK enum rc columnar_open(struct slice data, uint8_t *aux, size_t aux_len, size_t rows,
-                                 uint64_t docs_bytes, struct columnar **out, const char **what_out);
+                                 uint64_t docs_bytes, bool scan, struct columnar **out,
+                                 const char **what_out);
 void columnar_close(struct columnar *columnar); /* accepts NULL */
 /* Bytes it holds besides the frames. */
 size_t columnar_memory(const struct columnar *columnar);

@@ -524,7 +524,7 @@ static enum rc run_step(struct survey *survey, size_t from, size_t *to_io, bool 
     struct step s = {.survey = survey, .ix = survey->ix, .older_clean = *older_clean};
     size_t i = from;
     enum rc rc = RC_OK;
-    row_reader_init(&s.reader, survey->ix->store, BLOCK_ALL, false);
+    row_reader_init(&s.reader, survey->ix->store, BLOCK_SCAN, false);
     for (; i < *to_io; i++)
         TRY_OUT(rewrite_block(&s, &survey->item[i].place, err));
     TRY_OUT(flush_built(&s, err));

@@ -106,7 +106,7 @@ static enum rc dump_block(const struct block_header *head, uint64_t at, struct s
     struct dump *d = arg;
     struct block *block = NULL;
     struct err why = {0};
-    enum rc rc = block_open(record, head->index_no, head->first_seq, BLOCK_ALL,
+    enum rc rc = block_open(record, head->index_no, head->first_seq, BLOCK_SCAN,
                             dict_of(d, head->dictionary), &block, &why);
     if (rc != RC_OK) {
         say(d, "  %10llu  block: %s", (unsigned long long)at, why.msg);

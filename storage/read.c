@@ -96,7 +96,7 @@ static enum rc open_record(struct row_reader *r, struct index *index, struct sli
     struct block_header head;
     struct dict *dict = NULL;
     TRY(block_header_read(record, &head, err));
-    if (r->want == BLOCK_ALL)
+    if (r->want != BLOCK_META)
         TRY(index_dict(index, head.dictionary, r->nowait, &dict, err));
     enum rc rc = block_open(record, index->number, first_seq, r->want, dict, out, err);
     dict_release(dict);

@@ -173,7 +173,7 @@ enum rc store_snapshot_next(struct store *store, struct snapshot *snapshot, uint
     enum rc rc = RC_OK;
     size_t n = 0;
     *done_out = false;
-    row_reader_init(&reader, store, BLOCK_ALL, false);
+    row_reader_init(&reader, store, BLOCK_SCAN, false);
     while (n < max && rc == RC_OK && *cursor < snapshot->limit)
         rc = next_in_chunk(snapshot, &reader, cursor, max, &n, fn, arg, err);
     row_reader_done(&reader);

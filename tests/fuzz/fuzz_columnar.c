@@ -53,7 +53,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         rc = columnar_pack(lines, fits, n, &same_frame, &same_aux);
         assert(rc == RC_OK && slice_eq(buf_slice(&frame), buf_slice(&same_frame)) &&
                slice_eq(buf_slice(&aux), buf_slice(&same_aux)));
-        rc = columnar_open(buf_slice(&frame), aux.ptr, aux.len, n, size, &columnar, &what);
+        rc = columnar_open(buf_slice(&frame), aux.ptr, aux.len, n, size, n % 2 != 0, &columnar,
+                           &what);
         assert(rc == RC_OK);
         for (size_t i = n; i-- > 0;) {
             doc.len = 0;

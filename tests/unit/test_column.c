@@ -51,7 +51,7 @@ static enum rc open_packed(struct packed *p, size_t n, struct column *column, st
     struct stream_readers in = {
         reader_of(slice_of(directory.ptr + 1, directory.len - 1)),
         reader_of(p->s.text.ptr == NULL ? SLICE_LIT("") : buf_slice(&p->s.text)), p->planes,
-        p->planes + p->s.planes.len};
+        p->planes + p->s.planes.len, n % 2 == 0};
     enum rc rc = column_open(column, n, directory.ptr[0], &in, arena, &what);
     if (rc == RC_OK)
         assert_true(in.directory.p == in.directory.end && in.text.p == in.text.end &&
@@ -264,7 +264,7 @@ static void test_damage(void **state)
                     struct stream_readers in = {
                         reader_of(slice_of(p.s.directory.ptr + 1, p.s.directory.len - 1)),
                         reader_of(p.s.text.len == 0 ? SLICE_LIT("") : buf_slice(&p.s.text)), planes,
-                        planes + p.s.planes.len};
+                        planes + p.s.planes.len, n % 2 == 0};
                     enum rc rc = column_open(&column, n, p.s.directory.ptr[0], &in, &arena, &what);
                     assert_true(rc == RC_OK || rc == RC_CORRUPT ||
                                 (rc == RC_UNSUPPORTED && what != NULL));
@@ -306,7 +306,7 @@ static void test_unknown_numbers(void **state)
         const char *what = NULL;
         uint8_t planes[1];
         struct stream_readers in = {reader_of(slice_of(cases[i].directory + 1, cases[i].len - 1)),
-                                    reader_of(SLICE_LIT("")), planes, planes};
+                                    reader_of(SLICE_LIT("")), planes, planes, false};
         assert_int_equal(column_open(&column, 3, cases[i].directory[0], &in, &arena, &what),
                          cases[i].rc);
         if (cases[i].what != NULL)

@@ -66,7 +66,7 @@ static void check_all(const struct streams *s, const struct derive_column *colum
     const char *what = NULL;
     struct buf value = {0};
     struct stream_readers in = {reader_of(buf_slice(&s->directory)), reader_of(buf_slice(&s->text)),
-                                s->planes.ptr, s->planes.ptr + s->planes.len};
+                                s->planes.ptr, s->planes.ptr + s->planes.len, false};
     assert_int_equal(derive_open(&derived, columns[3].n, &in, &arena, &what), RC_OK);
     assert_true(in.directory.p == in.directory.end && in.text.p == in.text.end &&
                 in.planes == in.planes_end);
