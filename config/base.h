@@ -19,6 +19,7 @@
 #include <string.h>
 
 #define MUST_CHECK              __attribute__((warn_unused_result))
+#define ALWAYS_INLINE           static inline __attribute__((always_inline))
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
 #define ARRAY_LEN(a)            (sizeof(a) / sizeof((a)[0]))
 

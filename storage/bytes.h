@@ -53,6 +53,44 @@ static inline uint64_t get_be64(const uint8_t *p)
     return (uint64_t)get_be32(p) << 32 | get_be32(p + 4);
 }
 
+/* Most texts are short: a call of memcmp or memcpy costs more than what it does for them. */
+#define BYTES_SHORT_MAX 32u
+
+ALWAYS_INLINE bool bytes_eq(const uint8_t *a, const uint8_t *b, size_t n)
+{
+    if (n > BYTES_SHORT_MAX)
+        return memcmp(a, b, n) == 0;
+    if (n >= 8) {
+        for (size_t i = 0; i + 8 < n; i += 8)
+            if (get_u64(a + i) != get_u64(b + i))
+                return false;
+        return get_u64(a + n - 8) == get_u64(b + n - 8);
+    }
+    if (n >= 4)
+        return get_u32(a) == get_u32(b) && get_u32(a + n - 4) == get_u32(b + n - 4);
+    return n == 0 || ((a[0] ^ b[0]) | (a[n - 1] ^ b[n - 1]) | (a[n / 2] ^ b[n / 2])) == 0;
+}
+
+ALWAYS_INLINE void bytes_copy(uint8_t *dst, const uint8_t *src, size_t n)
+{
+    if (n > BYTES_SHORT_MAX) {
+        memcpy(dst, src, n);
+    } else if (n >= 16) {
+        memcpy(dst, src, 16);
+        memcpy(dst + n - 16, src + n - 16, 16);
+    } else if (n >= 8) {
+        memcpy(dst, src, 8);
+        memcpy(dst + n - 8, src + n - 8, 8);
+    } else if (n >= 4) {
+        memcpy(dst, src, 4);
+        memcpy(dst + n - 4, src + n - 4, 4);
+    } else if (n != 0) {
+        dst[0] = src[0];
+        dst[n / 2] = src[n / 2];
+        dst[n - 1] = src[n - 1];
+    }
+}
+
 #define VARINT_BYTES_MAX 10
 
 static inline size_t varint_put(uint8_t *p, uint64_t v)

@@ -18,16 +18,17 @@
 
 /* ---- packing */
 
-/* A value and the row it belongs to. */
-struct cell {
-    const uint8_t *ptr;
-    uint32_t len;
-    uint32_t row;
-};
-
-static inline struct slice cell_slice(const struct cell *cell)
+ALWAYS_INLINE bool cells_eq(const struct cell *a, const struct cell *b)
 {
-    return slice_of(cell->ptr, cell->len);
+    return a->len == b->len && bytes_eq(a->ptr, b->ptr, a->len);
+}
+
+static inline bool cells_all_eq(const struct cell *cells, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (!cells_eq(&cells[i], &cells[0]))
+            return false;
+    return true;
 }
 
 /* What packed columns go to: numbers that describe them, text, binary planes. */
@@ -36,13 +37,15 @@ struct streams {
 };
 void streams_done(struct streams *streams);
 
-/* Working memory for columns of up to `most` values. */
+/* Working memory for columns of up to `most` values, less than 2^32 of them in all. */
 struct column_scratch {
     size_t most;
     int64_t *numbers;
-    uint32_t *places, *hashed, *exceptions;
+    uint32_t *places, *exceptions;
+    uint32_t *hashed, hashed_from; /* what is not above that is free */
     struct cell *uniques;
     struct buf bytes;
+    struct buf work; /* of derive_put, reserved and never put to */
 };
 MUST_CHECK bool column_scratch_init(struct column_scratch *scratch, size_t most);
 void column_scratch_done(struct column_scratch *scratch);

@@ -30,7 +30,7 @@ bool column_scratch_init(struct column_scratch *scratch, size_t most)
         .most = most,
         .numbers = malloc((most + 1) * sizeof *scratch->numbers),
         .places = malloc((most + 1) * sizeof *scratch->places),
-        .hashed = malloc(hashed * sizeof *scratch->hashed),
+        .hashed = calloc(hashed, sizeof *scratch->hashed),
         .exceptions = malloc((most + 1) * sizeof *scratch->exceptions),
         .uniques = malloc((most + 1) * sizeof *scratch->uniques),
     };
@@ -49,6 +49,7 @@ void column_scratch_done(struct column_scratch *scratch)
     free(scratch->exceptions);
     free(scratch->uniques);
     buf_done(&scratch->bytes);
+    buf_done(&scratch->work);
     *scratch = (struct column_scratch){0};
 }
 
@@ -68,10 +69,19 @@ void planes_put_u32(struct buf *planes, const uint32_t *v, size_t n, unsigned wi
 {
     if (!buf_reserve(planes, n * width))
         return;
-    uint8_t *p = planes->ptr + planes->len;
-    for (unsigned b = 0; b < width; b++)
-        for (size_t i = 0; i < n; i++)
-            *p++ = (uint8_t)(v[i] >> (8 * b));
+    uint8_t *restrict p = planes->ptr + planes->len;
+    for (unsigned b = 0; b < width; b++, p += n) {
+        unsigned shift = 8 * b;
+        size_t i = 0;
+        for (; i + 4 <= n; i += 4) {
+            p[i] = (uint8_t)(v[i] >> shift);
+            p[i + 1] = (uint8_t)(v[i + 1] >> shift);
+            p[i + 2] = (uint8_t)(v[i + 2] >> shift);
+            p[i + 3] = (uint8_t)(v[i + 3] >> shift);
+        }
+        for (; i < n; i++)
+            p[i] = (uint8_t)(v[i] >> shift);
+    }
     planes->len += n * width;
 }
 
@@ -79,10 +89,19 @@ static void planes_put_u64(struct buf *planes, const uint64_t *v, size_t n, unsi
 {
     if (!buf_reserve(planes, n * width))
         return;
-    uint8_t *p = planes->ptr + planes->len;
-    for (unsigned b = 0; b < width; b++)
-        for (size_t i = 0; i < n; i++)
-            *p++ = (uint8_t)(v[i] >> (8 * b));
+    uint8_t *restrict p = planes->ptr + planes->len;
+    for (unsigned b = 0; b < width; b++, p += n) {
+        unsigned shift = 8 * b;
+        size_t i = 0;
+        for (; i + 4 <= n; i += 4) {
+            p[i] = (uint8_t)(v[i] >> shift);
+            p[i + 1] = (uint8_t)(v[i + 1] >> shift);
+            p[i + 2] = (uint8_t)(v[i + 2] >> shift);
+            p[i + 3] = (uint8_t)(v[i + 3] >> shift);
+        }
+        for (; i < n; i++)
+            p[i] = (uint8_t)(v[i] >> shift);
+    }
     planes->len += n * width;
 }
 
@@ -105,7 +124,7 @@ static void put_texts(struct streams *out, const struct cell *cells, size_t n)
         return;
     uint8_t *p = out->text.ptr + out->text.len;
     for (size_t i = 0; i < n; i++) {
-        memcpy(p, cells[i].ptr, cells[i].len);
+        bytes_copy(p, cells[i].ptr, cells[i].len);
         p += cells[i].len;
         *p++ = 0;
     }
@@ -123,14 +142,20 @@ static void put_counted(struct streams *out, const struct cell *cells, size_t n,
                         struct column_scratch *scratch)
 {
     uint32_t most = 0;
+    size_t len = texts_length(cells, n);
+    if (!buf_reserve(&out->text, len))
+        return;
+    uint8_t *p = out->text.ptr + out->text.len;
     for (size_t i = 0; i < n; i++) {
         scratch->exceptions[i] = cells[i].len;
         most = cells[i].len > most ? cells[i].len : most;
-        buf_put(&out->text, cells[i].ptr, cells[i].len);
+        bytes_copy(p, cells[i].ptr, cells[i].len);
+        p += cells[i].len;
     }
+    out->text.len += len;
     unsigned width = bytes_for(most);
     buf_put_byte(&out->directory, SEQUENCE_COUNTED);
-    buf_put_varint(&out->directory, texts_length(cells, n));
+    buf_put_varint(&out->directory, len);
     buf_put_byte(&out->directory, (uint8_t)width);
     planes_put_u32(&out->planes, scratch->exceptions, n, width);
 }
@@ -177,18 +202,18 @@ static bool convert(const struct value_form *form, const struct cell *cells, siz
     scratch->bytes.len = 0;
     if (size != 0 && !buf_reserve(&scratch->bytes, n * size + VALUE_BYTES_MAX))
         return false;
-    for (size_t i = 0; i < n; i++) {
-        struct slice text = cell_slice(&cells[i]);
-        bool fits = size == 0 ? value_parse(form, text, &scratch->numbers[typed])
-                              : value_pack(form, text, scratch->bytes.ptr + typed * size);
-        if (fits) {
-            typed++;
-            continue;
-        }
+    for (size_t i = 0;; i++) {
+        size_t run =
+            size == 0 ? value_parse_run(form, cells + i, n - i, scratch->numbers + typed)
+                      : value_pack_run(form, cells + i, n - i, scratch->bytes.ptr + typed * size);
+        typed += run;
+        i += run;
+        if (i == n)
+            break;
         if (out->exceptions >= n / 8)
             return false;
         scratch->exceptions[out->exceptions++] = (uint32_t)i;
-        exception_cost += text.len * 24 + 128;
+        exception_cost += (uint64_t)cells[i].len * 24 + 128;
     }
     if (typed == 0)
         return false;
@@ -198,10 +223,20 @@ static bool convert(const struct value_form *form, const struct cell *cells, siz
     return true;
 }
 
+/* Cells from all over the column, from `start` on. */
+static void take_samples(const struct cell *cells, size_t n, size_t start, struct slice *samples,
+                         size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t at = start + i * n / count;
+        samples[i] = cell_slice(&cells[at < n ? at : at - n]);
+    }
+}
+
 static bool find_type(const struct cell *cells, size_t n, unsigned flags,
                       struct column_scratch *scratch, struct typed *out)
 {
-    struct slice samples[SAMPLES_MAX] = {{NULL, 0}};
+    struct slice samples[SAMPLES_MAX];
     size_t count = n < SAMPLES_MAX ? n : SAMPLES_MAX;
     /* Floats before decimals, which they look like. */
     static const uint8_t types[] = {VALUE_INTEGER, VALUE_FLOAT32,  VALUE_DECIMAL, VALUE_IPV4,
@@ -209,13 +244,17 @@ static bool find_type(const struct cell *cells, size_t n, unsigned flags,
                                     VALUE_HEX,     VALUE_BASE64URL};
     /* The first value may be an exception: then another one has its turn. */
     for (size_t turn = 0; turn < 3; turn++) {
-        for (size_t i = 0; i < count; i++)
-            samples[i] = cell_slice(&cells[(i * n / count + turn * (n / 3 | 1)) % n]);
-        if (samples[0].len == 0 || samples[0].len >= VALUE_TEXT_MAX)
+        size_t start = turn * (n / 3 | 1) % n;
+        if (cells[start].len == 0 || cells[start].len >= VALUE_TEXT_MAX)
             continue;
-        for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        unsigned candidates = value_candidates(cell_slice(&cells[start]));
+        if (!(flags & COLUMN_IDS))
+            candidates &= ~(1u << VALUE_BASE64URL);
+        if (candidates != 0)
+            take_samples(cells, n, start, samples, count);
+        for (size_t i = 0; candidates != 0 && i < ARRAY_LEN(types); i++) {
             struct value_form form;
-            if (types[i] == VALUE_BASE64URL && !(flags & COLUMN_IDS))
+            if ((candidates >> types[i] & 1) == 0)
                 continue;
             if (value_guess((enum value_type)types[i], samples, count, &form) &&
                 convert(&form, cells, n, scratch, out))
@@ -253,13 +292,50 @@ static void put_numbers(struct streams *out, int64_t *v, size_t n, bool delta)
     planes_put_u64(&out->planes, u, n, width);
 }
 
-/* Is a plane better kept as differences: do more of them repeat than of the bytes? */
-static bool steps_repeat(const uint8_t *bytes, size_t n, size_t size)
+/* Sixteen bytes as lanes, and so many of them that their counts fit in a byte. */
+typedef uint8_t lanes __attribute__((vector_size(16)));
+#define LANES_RUN 15u
+
+static lanes lanes_at(const uint8_t *p)
 {
-    size_t same = 0, same_step = 0;
+    lanes v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static size_t lanes_sum(lanes v)
+{
+    uint64_t half[2];
+    memcpy(half, &v, sizeof half);
+    return (half[0] + half[1]) * UINT64_C(0x0101010101010101) >> 56;
+}
+
+/* Is a plane better kept as differences: do more of them repeat than of the bytes? */
+static bool steps_repeat(const uint8_t *plane, size_t n)
+{
+    size_t same = 0, same_step = 0, i = 0;
     uint8_t before = 0, step_before = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint8_t v = bytes[i * size], step = (uint8_t)(v - before);
+    for (; i < n && i < 2; i++) {
+        uint8_t step = (uint8_t)(plane[i] - before);
+        same += plane[i] == before;
+        same_step += step == step_before;
+        before = plane[i];
+        step_before = step;
+    }
+    while (i + sizeof(lanes) <= n) {
+        lanes sums = {0}, step_sums = {0};
+        for (unsigned k = 0; k < LANES_RUN && i + sizeof(lanes) <= n; k++, i += sizeof(lanes)) {
+            lanes v = lanes_at(plane + i), one = lanes_at(plane + i - 1);
+            sums -= (lanes)(v == one);
+            step_sums -= (lanes)(v - one == one - lanes_at(plane + i - 2));
+        }
+        same += lanes_sum(sums);
+        same_step += lanes_sum(step_sums);
+        before = plane[i - 1];
+        step_before = (uint8_t)(before - plane[i - 2]);
+    }
+    for (; i < n; i++) {
+        uint8_t v = plane[i], step = (uint8_t)(v - before);
         same += v == before;
         same_step += step == step_before;
         before = v;
@@ -273,16 +349,16 @@ static void put_fixed(struct streams *out, const uint8_t *bytes, size_t n, size_
     uint64_t steps = 0;
     if (!buf_reserve(&out->planes, n * size))
         return;
-    uint8_t *p = out->planes.ptr + out->planes.len;
-    for (size_t b = 0; b < size; b++) {
-        bool step = steps_repeat(bytes + b, n, size);
-        uint8_t before = 0;
-        steps |= (uint64_t)step << b;
-        for (size_t i = 0; i < n; i++) {
-            uint8_t v = bytes[i * size + b];
-            *p++ = step ? (uint8_t)(v - before) : v;
-            before = v;
-        }
+    uint8_t *restrict p = out->planes.ptr + out->planes.len;
+    for (size_t b = 0; b < size; b++, p += n) {
+        const uint8_t *from = bytes + b;
+        for (size_t i = 0; i < n; i++, from += size)
+            p[i] = *from;
+        if (!steps_repeat(p, n))
+            continue;
+        steps |= UINT64_C(1) << b;
+        for (size_t i = n - 1; i > 0; i--)
+            p[i] = (uint8_t)(p[i] - p[i - 1]);
     }
     buf_put_varint(&out->directory, steps);
     out->planes.len += n * size;
@@ -333,37 +409,31 @@ static void put_sequence(struct streams *out, const struct cell *cells, size_t n
 
 /* ---- columns */
 
-static bool all_equal(const struct cell *cells, size_t n)
-{
-    for (size_t i = 1; i < n; i++)
-        if (cells[i].len != cells[0].len || memcmp(cells[i].ptr, cells[0].ptr, cells[0].len) != 0)
-            return false;
-    return true;
-}
-
 /* Different values into scratch->uniques, places of all in scratch->places. 0: hardly any value
  * comes twice. */
 static size_t find_uniques(const struct cell *cells, size_t n, struct column_scratch *scratch)
 {
     size_t size = 64, count = 0;
+    assert(scratch->hashed_from <= UINT32_MAX - n);
     while (size < 2 * n)
         size *= 2;
-    memset(scratch->hashed, 0, size * sizeof *scratch->hashed);
+    /* A number above those of the columns before: the table needs no clearing between them. */
+    uint32_t *hashed = scratch->hashed, from = scratch->hashed_from;
     for (size_t i = 0; i < n; i++) {
-        struct slice text = cell_slice(&cells[i]);
-        if (i > 0 && slice_eq(text, cell_slice(&cells[i - 1]))) {
+        if (i > 0 && cells_eq(&cells[i], &cells[i - 1])) {
             scratch->places[i] = scratch->places[i - 1];
             continue;
         }
-        size_t at = XXH3_64bits(text.ptr, text.len) & (size - 1);
-        for (; scratch->hashed[at] != 0; at = (at + 1) & (size - 1))
-            if (slice_eq(text, cell_slice(&scratch->uniques[scratch->hashed[at] - 1])))
+        size_t at = XXH3_64bits(cells[i].ptr, cells[i].len) & (size - 1);
+        for (; hashed[at] > from; at = (at + 1) & (size - 1))
+            if (cells_eq(&cells[i], &scratch->uniques[hashed[at] - from - 1]))
                 break;
-        if (scratch->hashed[at] == 0) {
+        if (hashed[at] <= from) {
             scratch->uniques[count++] = cells[i];
-            scratch->hashed[at] = (uint32_t)count;
+            hashed[at] = from + (uint32_t)count;
         }
-        scratch->places[i] = scratch->hashed[at] - 1;
+        scratch->places[i] = hashed[at] - from - 1;
+        scratch->hashed_from = from + (uint32_t)count;
         if (i == NOVEL_LOOK - 1 && count == NOVEL_LOOK)
             return 0;
     }
@@ -398,7 +468,7 @@ void column_put(struct streams *out, const struct cell *cells, size_t n, unsigne
 {
     struct typed typed;
     assert(n >= 1 && n <= scratch->most);
-    if (all_equal(cells, n)) {
+    if (cells_all_eq(cells, n)) {
         buf_put_byte(&out->directory, COLUMN_CONSTANT);
         buf_put_varint(&out->directory, cells[0].len);
         buf_put(&out->text, cells[0].ptr, cells[0].len);

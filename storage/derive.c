@@ -22,8 +22,7 @@ struct template
     uint8_t literals[LITERALS_MAX];
 };
 
-/* The value of a column in a row; rows are asked for in rising order. */
-static const struct cell *cell_of(struct derive_column *column, uint32_t row)
+static const struct cell *cell_behind(struct derive_column *column, uint32_t row)
 {
     uint32_t i = column->cursor;
     while (i < column->n && column->cells[i].row < row)
@@ -32,18 +31,30 @@ static const struct cell *cell_of(struct derive_column *column, uint32_t row)
     return i < column->n && column->cells[i].row == row ? &column->cells[i] : NULL;
 }
 
-/* ---- learning */
-
-static bool in_word(uint8_t c)
+/* The value of a column in a row; rows are asked for in rising order. */
+ALWAYS_INLINE const struct cell *cell_of(struct derive_column *column, uint32_t row)
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const struct cell *cells = column->cells;
+    /* Most columns have a value in every row. */
+    return row < column->n && cells[row].row == row ? &cells[row] : cell_behind(column, row);
 }
 
+/* ---- learning */
+
+static const bool in_word[256] = {['0' ... '9'] = true, ['a' ... 'z'] = true, ['A' ... 'Z'] = true};
+
+#define SOURCE_NONE UINT32_MAX
+
+struct source {
+    uint32_t column;
+    uint32_t next; /* that begins with the same byte */
+    struct cell cell;
+};
+
 struct sources {
-    size_t count;
-    uint32_t *column;
-    struct cell *cell;
-    uint64_t first[4]; /* set of the bytes that one begins with */
+    uint32_t count;
+    uint32_t first[256], last[256]; /* by the byte that they begin with */
+    struct source list[];
 };
 
 /* Other values of the row that may be referred to. */
@@ -51,35 +62,39 @@ static void gather(struct sources *s, struct derive_column *columns, size_t coun
                    uint32_t row)
 {
     s->count = 0;
-    memset(s->first, 0, sizeof s->first);
+    memset(s->first, 0xff, sizeof s->first);
     for (size_t i = 0; i < count; i++) {
         if (i == target || columns[i].derived)
             continue;
         const struct cell *cell = cell_of(&columns[i], row);
         if (cell == NULL || cell->len == 0)
             continue;
-        s->first[cell->ptr[0] / 64] |= UINT64_C(1) << cell->ptr[0] % 64;
-        s->column[s->count] = (uint32_t)i;
-        s->cell[s->count++] = *cell;
+        uint8_t c = cell->ptr[0];
+        if (s->first[c] == SOURCE_NONE)
+            s->first[c] = s->count;
+        else
+            s->list[s->last[c]].next = s->count;
+        s->last[c] = s->count;
+        s->list[s->count++] = (struct source){(uint32_t)i, SOURCE_NONE, *cell};
     }
 }
 
-/* The longest source that stands at text + at as whole words; SIZE_MAX: none. */
-static size_t longest_at(const struct sources *s, struct slice text, size_t at)
+/* The longest source that stands at text + at as whole words, or NULL. */
+static const struct source *longest_at(const struct sources *s, struct slice text, size_t at)
 {
-    size_t best = SIZE_MAX, best_len = 0;
+    const struct source *best = NULL;
     const uint8_t *p = text.ptr + at;
-    if ((s->first[*p / 64] >> *p % 64 & 1) == 0 || (at > 0 && in_word(p[-1]) && in_word(*p)))
-        return SIZE_MAX;
-    for (size_t i = 0; i < s->count; i++) {
-        const struct cell *c = &s->cell[i];
-        if (c->len <= best_len || c->len > text.len - at || c->ptr[0] != *p ||
-            memcmp(c->ptr, p, c->len) != 0)
+    uint32_t i = s->first[*p];
+    if (i == SOURCE_NONE || (at > 0 && in_word[p[-1]] && in_word[*p]))
+        return NULL;
+    for (; i != SOURCE_NONE; i = s->list[i].next) {
+        const struct cell *c = &s->list[i].cell;
+        if (c->len > text.len - at || (best != NULL && c->len <= best->cell.len) ||
+            !bytes_eq(c->ptr, p, c->len))
             continue;
-        if (c->len < text.len - at && in_word(p[c->len]) && in_word(p[c->len - 1]))
+        if (c->len < text.len - at && in_word[p[c->len]] && in_word[p[c->len - 1]])
             continue;
-        best = i;
-        best_len = c->len;
+        best = &s->list[i];
     }
     return best;
 }
@@ -87,46 +102,52 @@ static size_t longest_at(const struct sources *s, struct slice text, size_t at)
 /* False when less than half of the text comes from other columns. */
 static bool learn(const struct sources *s, struct slice text, struct template *out)
 {
-    size_t covered = 0, literal = 0;
+    size_t literal = 0, most = text.len / 2 < LITERALS_MAX ? text.len / 2 : LITERALS_MAX;
     out->parts = 0;
     out->literals_len = 0;
     for (size_t i = 0; i < text.len;) {
-        size_t source = out->parts == PARTS_MAX ? SIZE_MAX : longest_at(s, text, i);
-        if (source == SIZE_MAX) {
-            if (out->literals_len == LITERALS_MAX)
+        const struct source *source = out->parts == PARTS_MAX ? NULL : longest_at(s, text, i);
+        if (source == NULL) {
+            if (out->literals_len == most)
                 return false;
             out->literals[out->literals_len++] = text.ptr[i++];
             literal++;
             continue;
         }
         out->literal_len[out->parts] = (uint16_t)literal;
-        out->column[out->parts++] = s->column[source];
-        covered += s->cell[source].len;
-        i += s->cell[source].len;
+        out->column[out->parts++] = source->column;
+        i += source->cell.len;
         literal = 0;
     }
     out->literal_len[out->parts] = (uint16_t)literal;
-    return covered * 2 >= text.len;
+    return true;
 }
 
 static bool gives(const struct template *t, struct derive_column *columns, struct slice text,
                   uint32_t row)
 {
-    const uint8_t *literal = t->literals, *p = text.ptr, *end = text.ptr + text.len;
-    for (uint32_t i = 0; i <= t->parts; i++) {
-        size_t len = t->literal_len[i];
-        if ((size_t)(end - p) < len || memcmp(p, literal, len) != 0)
+    const struct cell *cell[PARTS_MAX];
+    const uint8_t *literal = t->literals, *p = text.ptr;
+    size_t len = t->literals_len;
+    /* Most templates that do not fit have another length. */
+    for (uint32_t i = 0; i < t->parts; i++) {
+        cell[i] = cell_of(&columns[t->column[i]], row);
+        if (cell[i] == NULL)
             return false;
-        p += len;
-        literal += len;
-        if (i == t->parts)
-            break;
-        const struct cell *cell = cell_of(&columns[t->column[i]], row);
-        if (cell == NULL || (size_t)(end - p) < cell->len || memcmp(p, cell->ptr, cell->len) != 0)
-            return false;
-        p += cell->len;
+        len += cell[i]->len;
     }
-    return p == end;
+    if (len != text.len)
+        return false;
+    for (uint32_t i = 0; i < t->parts; i++) {
+        /* Most are single bytes. */
+        for (uint32_t k = t->literal_len[i]; k > 0; k--)
+            if (*p++ != *literal++)
+                return false;
+        if (!bytes_eq(p, cell[i]->ptr, cell[i]->len))
+            return false;
+        p += cell[i]->len;
+    }
+    return bytes_eq(p, literal, t->literal_len[t->parts]);
 }
 
 /* ---- packing */
@@ -134,16 +155,11 @@ static bool gives(const struct template *t, struct derive_column *columns, struc
 static bool worth_trying(const struct derive_column *column)
 {
     size_t len = 0, n = column->n;
-    const struct cell *first = &column->cells[0];
-    bool constant = true;
     if (!column->text || column->referred || n < 4)
         return false;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         len += column->cells[i].len;
-        constant = constant && column->cells[i].len == first->len &&
-                   memcmp(column->cells[i].ptr, first->ptr, first->len) == 0;
-    }
-    return !constant && len >= n * LENGTH_MIN;
+    return len >= n * LENGTH_MIN && !cells_all_eq(column->cells, n);
 }
 
 static void put_templates(struct streams *out, const struct template *list, size_t count)
@@ -163,7 +179,7 @@ static void put_templates(struct streams *out, const struct template *list, size
 struct search {
     struct template list[DERIVE_TEMPLATES_MAX];
     size_t count, failures, exceptions;
-    struct sources sources;
+    struct sources sources; /* ends in an array */
 };
 
 /* Number of a template for a value, a new one if need be; NUMBER_NONE. */
@@ -210,16 +226,12 @@ bool derive_put(struct streams *out, struct derive_column *columns, size_t count
     struct derive_column *column = &columns[target];
     if (!worth_trying(column))
         return false;
-    struct search *s = malloc(sizeof *s);
-    uint32_t *source_column = malloc(count * sizeof *source_column);
-    struct cell *source_cell = malloc(count * sizeof *source_cell);
-    bool found = false;
-    if (s != NULL && source_column != NULL && source_cell != NULL) {
-        s->count = s->failures = s->exceptions = 0;
-        s->sources.column = source_column;
-        s->sources.cell = source_cell;
-        found = find_templates(s, columns, count, target, scratch);
-    }
+    if (!buf_reserve(&scratch->work, sizeof(struct search) + count * sizeof(struct source)))
+        return false;
+    void *work = scratch->work.ptr; /* as aligned as memory comes */
+    struct search *s = work;
+    s->count = s->failures = s->exceptions = 0;
+    bool found = find_templates(s, columns, count, target, scratch);
     if (found) {
         put_templates(out, s->list, s->count);
         buf_put_varint(&out->directory, s->exceptions);
@@ -232,9 +244,6 @@ bool derive_put(struct streams *out, struct derive_column *columns, size_t count
                 columns[s->list[t].column[i]].referred = true;
         column->derived = true;
     }
-    free(s);
-    free(source_column);
-    free(source_cell);
     return found;
 }
 

@@ -13,8 +13,6 @@
 #include <emmintrin.h>
 #endif
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 static inline const uint8_t *skip_space(const uint8_t *p, const uint8_t *end)
 {
     while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))

@@ -8,6 +8,7 @@
 
 #include "config/buf.h"
 #include "config/limits.h"
+#include "storage/bytes.h"
 #include "storage/json_parts.h"
 
 #include <stdatomic.h>
@@ -106,34 +107,13 @@ ALWAYS_INLINE const uint8_t *atom_end(const uint8_t *p, const uint8_t *end)
 
 /* ---- matching */
 
-/* Short runs, mostly: eight bytes at a time without a call. */
-static inline bool same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
-{
-    uint64_t x, y;
-    if (n < 8) {
-        for (size_t i = 0; i < n; i++)
-            if (a[i] != b[i])
-                return false;
-        return true;
-    }
-    for (size_t i = 0; i + 8 < n; i += 8) {
-        memcpy(&x, a + i, 8);
-        memcpy(&y, b + i, 8);
-        if (x != y)
-            return false;
-    }
-    memcpy(&x, a + n - 8, 8);
-    memcpy(&y, b + n - 8, 8);
-    return x == y;
-}
-
 bool shape_match(const struct shape *shape, struct slice doc, struct slice *values)
 {
     const uint8_t *p = doc.ptr, *end = doc.ptr + doc.len, *to;
     for (uint32_t i = 0; i < shape->slots; i++) {
         const struct shape_slot *slot = &shape->slot[i];
         if ((size_t)(end - p) < slot->piece_len ||
-            !same_bytes(p, shape->skeleton.ptr + slot->piece_at, slot->piece_len))
+            !bytes_eq(p, shape->skeleton.ptr + slot->piece_at, slot->piece_len))
             return false;
         p += slot->piece_len;
         to = slot->kind == SLOT_STRING ? string_end(p, end)
@@ -145,7 +125,7 @@ bool shape_match(const struct shape *shape, struct slice doc, struct slice *valu
         p = to;
     }
     return (size_t)(end - p) == shape->tail_len &&
-           same_bytes(p, shape->skeleton.ptr + shape->tail_at, shape->tail_len);
+           bytes_eq(p, shape->skeleton.ptr + shape->tail_at, shape->tail_len);
 }
 
 /* ---- taking a document apart */

@@ -58,16 +58,21 @@ static uint8_t *put_integer(uint8_t *dst, int64_t v)
 static bool parse_decimal(const struct value_form *form, struct slice text, int64_t *out)
 {
     bool negative = text.len != 0 && text.ptr[0] == '-';
-    const uint8_t *p = text.ptr + negative, *end = text.ptr + text.len;
-    const uint8_t *dot = memchr(text.ptr, '.', text.len);
-    const uint8_t *whole_end = dot == NULL ? end : dot;
-    size_t decimals = dot == NULL ? 0 : (size_t)(end - dot) - 1;
+    const uint8_t *p = text.ptr + negative, *end = text.ptr + text.len, *from = p;
+    size_t decimals = 0;
     uint64_t whole, part = 0;
-    if (decimals < form->b || decimals > form->a || (dot != NULL && decimals == 0) ||
-        whole_end < p || (size_t)(whole_end - p) + form->a > 18)
+    size_t digits = digits_before(p, (size_t)(end - p));
+    for (p += digits; digits >= 8 && p < end && is_digit(*p); p++)
+        digits++;
+    if (digits == 0 || digits + form->a > 18 || (*from == '0' && digits > 1) ||
+        !take_digits(from, digits, &whole))
         return false;
-    if (!take_digits(p, (size_t)(whole_end - p), &whole) || (p[0] == '0' && whole_end - p > 1) ||
-        (decimals != 0 && !take_digits(dot + 1, decimals, &part)))
+    if (p < end) {
+        decimals = (size_t)(end - p) - 1;
+        if (*p != '.' || decimals > form->a || !take_digits(p + 1, decimals, &part))
+            return false;
+    }
+    if (decimals < form->b)
         return false;
     if (decimals > form->b && end[-1] == '0')
         return false;
@@ -99,11 +104,17 @@ static bool guess_decimal(const struct slice *samples, size_t count, struct valu
     uint32_t most = 0, fewest = DECIMAL_SCALE_MAX;
     int64_t v;
     for (size_t i = 0; i < count; i++) {
-        const uint8_t *dot = memchr(samples[i].ptr, '.', samples[i].len);
-        size_t decimals = dot == NULL ? 0 : samples[i].len - (size_t)(dot - samples[i].ptr) - 1;
+        size_t decimals = 0;
+        while (decimals < samples[i].len && samples[i].ptr[samples[i].len - 1 - decimals] != '.')
+            decimals++;
+        if (decimals == samples[i].len)
+            decimals = 0;
         struct value_form one = {VALUE_DECIMAL, (uint32_t)decimals, (uint32_t)decimals, SLICE_NONE};
-        if (decimals > DECIMAL_SCALE_MAX || !parse_decimal(&one, samples[i], &v))
+        if (decimals > DECIMAL_SCALE_MAX || !parse_decimal(&one, samples[i], &v)) {
+            if (i == 0)
+                return false; /* nor will the first sample have the form of the others */
             continue;
+        }
         most = decimals > most ? (uint32_t)decimals : most;
         fewest = decimals < fewest ? (uint32_t)decimals : fewest;
     }
@@ -114,22 +125,33 @@ static bool guess_decimal(const struct slice *samples, size_t count, struct valu
 
 /* ---- IPv4 */
 
+#define IPV4_LEN_MIN 7
+#define IPV4_LEN_MAX 15
+
 static bool parse_ipv4(struct slice text, int64_t *out)
 {
-    const uint8_t *p = text.ptr, *end = text.ptr + text.len;
+    uint8_t copy[IPV4_LEN_MAX + 5] = {0}; /* bytes that are no digits behind the text */
+    const uint8_t *p = copy;
     uint32_t v = 0;
+    if (text.len < IPV4_LEN_MIN || text.len > IPV4_LEN_MAX)
+        return false;
+    bytes_copy(copy, text.ptr, text.len);
+    copy[text.len] = '.';
     for (int part = 0; part < 4; part++) {
-        unsigned byte = 0, n = 0;
-        if (part > 0 && (p == end || *p++ != '.'))
+        uint32_t x = get_u32(p) ^ 0x30303030u;
+        uint32_t other = ((x + 0x76767676u) | x) & 0x80808080u; /* the bytes that are no digits */
+        unsigned n = other == 0 ? 4 : (unsigned)__builtin_ctz(other) / 8;
+        if (n == 0 || n > 3 || p[n] != '.' || (n > 1 && *p == '0'))
             return false;
-        for (; n < 3 && p < end && is_digit(*p); n++)
-            byte = byte * 10 + (unsigned)(*p++ - '0');
-        if (n == 0 || byte > 255 || (n > 1 && p[-(ptrdiff_t)n] == '0'))
+        x <<= 32 - 8 * n; /* the last digit in the highest byte */
+        unsigned byte = (x >> 8 & 255) * 100 + (x >> 16 & 255) * 10 + (x >> 24);
+        if (byte > 255)
             return false;
         v = v << 8 | byte;
+        p += n + 1;
     }
     *out = v;
-    return p == end;
+    return p == copy + text.len + 1;
 }
 
 static uint8_t *put_ipv4(uint8_t *dst, uint32_t v)
@@ -176,7 +198,7 @@ static bool parse_numbered(const struct value_form *form, struct slice text, int
 {
     size_t prefix = form->prefix.len, digits = text.len - prefix;
     uint64_t v;
-    if (text.len <= prefix || (prefix != 0 && memcmp(text.ptr, form->prefix.ptr, prefix) != 0))
+    if (text.len <= prefix || !bytes_eq(text.ptr, form->prefix.ptr, prefix))
         return false;
     if (!take_digits(text.ptr + prefix, digits, &v) ||
         (form->a != 0 ? digits != form->a : digits > 1 && text.ptr[prefix] == '0'))
@@ -196,20 +218,27 @@ static size_t format_numbered(const struct value_form *form, int64_t v, uint8_t 
 
 /* ---- fixed bytes */
 
-/* Of a hex digit; upper case when asked for; else above 15. */
-static unsigned hex_value(uint8_t c, bool upper)
-{
-    unsigned letter = (unsigned)(c - (upper ? 'A' : 'a'));
-    return is_digit(c) ? (unsigned)(c - '0') : letter < 6 ? letter + 10 : 16;
-}
+/* Value of a hex digit, and in which case it is one; 0: in none. */
+#define HEX_LOWER 0x10
+#define HEX_UPPER 0x20
+#define HEX_BOTH  (HEX_LOWER | HEX_UPPER)
+static const uint8_t hex_digit[256] = {
+    ['0'] = HEX_BOTH | 0,   ['1'] = HEX_BOTH | 1,   ['2'] = HEX_BOTH | 2,   ['3'] = HEX_BOTH | 3,
+    ['4'] = HEX_BOTH | 4,   ['5'] = HEX_BOTH | 5,   ['6'] = HEX_BOTH | 6,   ['7'] = HEX_BOTH | 7,
+    ['8'] = HEX_BOTH | 8,   ['9'] = HEX_BOTH | 9,   ['a'] = HEX_LOWER | 10, ['b'] = HEX_LOWER | 11,
+    ['c'] = HEX_LOWER | 12, ['d'] = HEX_LOWER | 13, ['e'] = HEX_LOWER | 14, ['f'] = HEX_LOWER | 15,
+    ['A'] = HEX_UPPER | 10, ['B'] = HEX_UPPER | 11, ['C'] = HEX_UPPER | 12, ['D'] = HEX_UPPER | 13,
+    ['E'] = HEX_UPPER | 14, ['F'] = HEX_UPPER | 15,
+};
 
 static bool pack_hex(struct slice text, bool upper, uint8_t *dst)
 {
+    unsigned mark = upper ? HEX_UPPER : HEX_LOWER;
     for (size_t i = 0; i + 1 < text.len; i += 2) {
-        unsigned high = hex_value(text.ptr[i], upper), low = hex_value(text.ptr[i + 1], upper);
-        if (high > 15 || low > 15)
+        unsigned high = hex_digit[text.ptr[i]], low = hex_digit[text.ptr[i + 1]];
+        if ((high & low & mark) == 0)
             return false;
-        *dst++ = (uint8_t)(high << 4 | low);
+        *dst++ = (uint8_t)(high << 4 | (low & 15));
     }
     return true;
 }
@@ -304,6 +333,42 @@ static size_t unpack_base64(const uint8_t *src, size_t chars, uint8_t *dst)
 
 /* ---- by type */
 
+#define TYPE(type) (1u << (type))
+
+unsigned value_candidates(struct slice first)
+{
+    assert(first.len != 0);
+    uint8_t c = first.ptr[0], last = first.ptr[first.len - 1];
+    size_t len = first.len;
+    unsigned out = 0;
+    if (is_digit(last) && len <= VALUE_PREFIX_MAX + 18)
+        out |= TYPE(VALUE_NUMBERED);
+    if (is_digit(last) && (is_digit(c) || c == '-') && len <= 22)
+        out |= TYPE(VALUE_INTEGER) | TYPE(VALUE_DECIMAL) | TYPE(VALUE_FLOAT32);
+    if (is_digit(last) && is_digit(c) && len >= IPV4_LEN_MIN && len <= IPV4_LEN_MAX)
+        out |= TYPE(VALUE_IPV4);
+    if (is_digit(c) && len >= STAMP_LEN_MIN && len <= STAMP_LEN_MAX)
+        out |= TYPE(VALUE_TIMESTAMP) | TYPE(VALUE_CLF);
+    if (len == UUID_LEN)
+        out |= TYPE(VALUE_UUID);
+    if (len >= 8 && len <= 2 * VALUE_BYTES_MAX && len % 2 == 0)
+        out |= TYPE(VALUE_HEX);
+    if (len <= VALUE_BYTES_MAX)
+        out |= TYPE(VALUE_BASE64URL);
+    return out;
+}
+
+/* Is it hexadecimal but for dashes, with capitals (form->b 1) or without? */
+static bool guess_case(struct slice text, struct value_form *form)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (!(hex_digit[text.ptr[i]] & HEX_LOWER) && text.ptr[i] != '-') {
+            form->b = 1;
+            return (hex_digit[text.ptr[i]] & HEX_UPPER) != 0;
+        }
+    return true;
+}
+
 bool value_guess(enum value_type type, const struct slice *samples, size_t count,
                  struct value_form *out)
 {
@@ -313,8 +378,7 @@ bool value_guess(enum value_type type, const struct slice *samples, size_t count
     uint8_t bytes[VALUE_BYTES_MAX];
     switch (type) {
     case VALUE_DECIMAL:
-        if (first.len == 0 || !(first.ptr[0] == '-' || is_digit(first.ptr[0])) ||
-            !guess_decimal(samples, count, &form))
+        if (!guess_decimal(samples, count, &form))
             return false;
         break;
     case VALUE_FLOAT32:
@@ -335,9 +399,8 @@ bool value_guess(enum value_type type, const struct slice *samples, size_t count
         break;
     case VALUE_UUID:
     case VALUE_HEX:
-        for (size_t i = 0; i < first.len; i++)
-            if (hex_value(first.ptr[i], false) > 15 && first.ptr[i] != '-')
-                form.b = 1;
+        if (!guess_case(first, &form))
+            return false;
         /* fall through */
     case VALUE_BASE64URL:
         form.a = type == VALUE_UUID ? 0 : (uint32_t)first.len;
@@ -383,26 +446,44 @@ size_t value_bytes(const struct value_form *form)
                                      : (size_t)form->a * 6 / 8;
 }
 
-bool value_parse(const struct value_form *form, struct slice text, int64_t *out)
+size_t value_parse_run(const struct value_form *form, const struct cell *cells, size_t n,
+                       int64_t *out)
 {
+    size_t i = 0;
     switch (form->type) {
     case VALUE_INTEGER:
-        return parse_integer(text, out);
+        while (i < n && parse_integer(cell_slice(&cells[i]), &out[i]))
+            i++;
+        return i;
     case VALUE_DECIMAL:
-        return parse_decimal(form, text, out);
+        while (i < n && parse_decimal(form, cell_slice(&cells[i]), &out[i]))
+            i++;
+        return i;
     case VALUE_IPV4:
-        return parse_ipv4(text, out);
+        while (i < n && parse_ipv4(cell_slice(&cells[i]), &out[i]))
+            i++;
+        return i;
     case VALUE_TIMESTAMP:
-        return stamp_parse(form, text, out);
+        return stamp_parse_run(form, cells, n, out);
     case VALUE_CLF:
-        return clf_parse(form, text, out);
+        return clf_parse_run(form, cells, n, out);
     case VALUE_FLOAT32:
-        return float_parse(text, out);
+        while (i < n && float_parse(cell_slice(&cells[i]), &out[i]))
+            i++;
+        return i;
     case VALUE_NUMBERED:
-        return parse_numbered(form, text, out);
+        while (i < n && parse_numbered(form, cell_slice(&cells[i]), &out[i]))
+            i++;
+        return i;
     default:
-        return false;
+        return 0;
     }
+}
+
+bool value_parse(const struct value_form *form, struct slice text, int64_t *out)
+{
+    struct cell cell = {text.ptr, (uint32_t)text.len, 0};
+    return text.len <= UINT32_MAX && value_parse_run(form, &cell, 1, out) == 1;
 }
 
 size_t value_format(const struct value_form *form, int64_t v, uint8_t dst[VALUE_TEXT_MAX])
@@ -427,18 +508,35 @@ size_t value_format(const struct value_form *form, int64_t v, uint8_t dst[VALUE_
     }
 }
 
-bool value_pack(const struct value_form *form, struct slice text, uint8_t dst[VALUE_BYTES_MAX])
+size_t value_pack_run(const struct value_form *form, const struct cell *cells, size_t n,
+                      uint8_t *dst)
 {
+    size_t i = 0, size = value_bytes(form);
+    bool upper = form->b != 0;
     switch (form->type) {
     case VALUE_UUID:
-        return pack_uuid(text, form->b != 0, dst);
+        while (i < n && pack_uuid(cell_slice(&cells[i]), upper, dst + i * size))
+            i++;
+        return i;
     case VALUE_HEX:
-        return text.len == form->a && pack_hex(text, form->b != 0, dst);
+        while (i < n && cells[i].len == form->a &&
+               pack_hex(cell_slice(&cells[i]), upper, dst + i * size))
+            i++;
+        return i;
     case VALUE_BASE64URL:
-        return text.len == form->a && pack_base64(text, dst);
+        while (i < n && cells[i].len == form->a &&
+               pack_base64(cell_slice(&cells[i]), dst + i * size))
+            i++;
+        return i;
     default:
-        return false;
+        return 0;
     }
+}
+
+bool value_pack(const struct value_form *form, struct slice text, uint8_t dst[VALUE_BYTES_MAX])
+{
+    struct cell cell = {text.ptr, (uint32_t)text.len, 0};
+    return text.len <= UINT32_MAX && value_pack_run(form, &cell, 1, dst) == 1;
 }
 
 size_t value_unpack(const struct value_form *form, const uint8_t *bytes,

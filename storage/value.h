@@ -32,6 +32,18 @@ struct value_form {
     struct slice prefix; /* VALUE_NUMBERED; borrowed */
 };
 
+/* A value and the row it belongs to. */
+struct cell {
+    const uint8_t *ptr;
+    uint32_t len;
+    uint32_t row;
+};
+
+static inline struct slice cell_slice(const struct cell *cell)
+{
+    return slice_of(cell->ptr, cell->len);
+}
+
 #define VALUE_TEXT_MAX   160
 #define VALUE_BYTES_MAX  64 /* fixed bytes of one value */
 #define VALUE_PREFIX_MAX 64
@@ -40,6 +52,9 @@ struct value_form {
  * one does not. */
 MUST_CHECK bool value_guess(enum value_type type, const struct slice *samples, size_t count,
                             struct value_form *out);
+/* The types, as bits, that a column may be guessed to have whose first sample is this text: a cheap
+ * look that leaves most texts none. */
+unsigned value_candidates(struct slice first);
 /* Is a form from disk one that formatting can work with? */
 MUST_CHECK bool value_form_sound(const struct value_form *form);
 /* Does the type stand for a number (else for value_bytes fixed bytes)? */
@@ -50,10 +65,16 @@ static inline bool value_is_number(enum value_type type)
 size_t value_bytes(const struct value_form *form);
 
 MUST_CHECK bool value_parse(const struct value_form *form, struct slice text, int64_t *out);
+/* Parse texts one after another until one does not fit, into out; returns how many did. */
+size_t value_parse_run(const struct value_form *form, const struct cell *cells, size_t n,
+                       int64_t *out);
 /* Length of the text in dst; 0 when no text has that number (bytes from disk). */
 size_t value_format(const struct value_form *form, int64_t v, uint8_t dst[VALUE_TEXT_MAX]);
 MUST_CHECK bool value_pack(const struct value_form *form, struct slice text,
                            uint8_t dst[VALUE_BYTES_MAX]);
+/* The same as value_parse_run for texts that become fixed bytes. */
+size_t value_pack_run(const struct value_form *form, const struct cell *cells, size_t n,
+                      uint8_t *dst);
 size_t value_unpack(const struct value_form *form, const uint8_t *bytes,
                     uint8_t dst[VALUE_TEXT_MAX]);
 

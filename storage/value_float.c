@@ -26,12 +26,12 @@ static bool reads_back(wide product, unsigned s, uint64_t scale, uint32_t m, uin
     return off << (30 + (!up && off != 0 && m == 1u << 23)) <= scale;
 }
 
-size_t float_format(uint32_t bits, uint8_t *dst)
+/* The text's digits without the point, *k_out of them behind it; false: out of range. */
+static bool digits_of(uint32_t bits, uint64_t *n_out, unsigned *k_out)
 {
     uint32_t exponent = bits >> 23 & 255, m = (bits & 0x7fffff) | 1u << 23;
-    uint8_t *p = dst;
     if (exponent < FLOAT_EXPONENT_MIN || exponent > FLOAT_EXPONENT_MAX)
-        return 0;
+        return false;
     unsigned s = 150 - exponent;
     uint64_t n = 0;
     /* Digits before the point; below 1, zeros behind it count negative. */
@@ -48,12 +48,24 @@ size_t float_format(uint32_t bits, uint8_t *dst)
         if (reads_back((wide)m * power10[k], s, power10[k], m, &n))
             break;
     }
-    if (bits >> 31 != 0)
-        *p++ = '-';
     while (k > 1 && n % 10 == 0) {
         n /= 10;
         k--;
     }
+    *n_out = n;
+    *k_out = k;
+    return true;
+}
+
+size_t float_format(uint32_t bits, uint8_t *dst)
+{
+    uint8_t *p = dst;
+    uint64_t n;
+    unsigned k;
+    if (!digits_of(bits, &n, &k))
+        return 0;
+    if (bits >> 31 != 0)
+        *p++ = '-';
     p = put_digits(p, n / power10[k], 0);
     *p++ = '.';
     return (size_t)(put_digits(p, n % power10[k], k) - dst);
@@ -61,30 +73,32 @@ size_t float_format(uint32_t bits, uint8_t *dst)
 
 bool float_parse(struct slice text, int64_t *out)
 {
-    const uint8_t *p = text.ptr, *end = text.ptr + text.len, *dot = NULL;
-    uint8_t again[VALUE_TEXT_MAX];
-    uint64_t n = 0;
+    const uint8_t *p = text.ptr, *end = text.ptr + text.len, *from;
+    uint64_t whole = 0, part, n;
+    unsigned k;
     if (text.len < 3 || text.len > 22)
         return false;
     if (*p == '-')
         p++;
-    for (; p < end; p++) {
-        if (*p == '.' && dot == NULL)
-            dot = p;
-        else if (is_digit(*p) && n < power10[17])
-            n = n * 10 + (uint64_t)(*p - '0');
-        else
-            return false;
-    }
-    if (dot == NULL || end - dot > 20)
+    for (from = p; p < end && is_digit(*p); p++)
+        whole = whole * 10 + (uint64_t)(*p - '0');
+    size_t digits = (size_t)(p - from), decimals = (size_t)(end - p) - 1;
+    /* Seventeen digits at most are written, and below 1 up to three zeros more. */
+    if (digits == 0 || p == end || *p++ != '.' || (*from == '0' && digits > 1) ||
+        (whole != 0 && digits + decimals > 17) || decimals > 19)
         return false;
-    /* The guess may be off; formatting decides. */
-    float f = (float)((double)n / (double)power10[end - dot - 1]);
+    if (decimals == 19 && *p++ != '0')
+        return false;
+    if (!take_digits(p, (size_t)(end - p), &part))
+        return false;
+    uint64_t all = whole == 0 ? part : whole * power10[decimals] + part;
+    /* The guess may be off; the digits it would be written with decide. */
+    float f = (float)((double)all / (double)power10[decimals]);
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
     bits |= text.ptr[0] == '-' ? 1u << 31 : 0;
     *out = bits;
-    return slice_eq(text, slice_of(again, float_format(bits, again)));
+    return digits_of(bits, &n, &k) && n == all && k == decimals;
 }
 
 /* Short decimals are floats, too, but smaller as decimals: the samples must be long. */

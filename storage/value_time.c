@@ -54,11 +54,43 @@ static bool day_exists(unsigned year, unsigned month, unsigned day)
 /* HH:MM:SS at p */
 static bool take_time(const uint8_t *p, int64_t *out)
 {
-    unsigned h, m, s;
-    if (!take2(p, 23, &h) || !take2(p + 3, 59, &m) || !take2(p + 6, 59, &s) || p[2] != ':' ||
-        p[5] != ':')
+    uint64_t x;
+    if (!take_bytes8(p, UINT64_C(0x30303a30303a3030), UINT64_C(0x76767f76767f7676), &x))
+        return false;
+    x = pairs_of(x);
+    unsigned h = x & 255, m = x >> 24 & 255, s = x >> 48 & 255;
+    if (h > 23 || m > 59 || s > 59)
         return false;
     *out = (h * 60 + m) * 60 + s;
+    return true;
+}
+
+/* The date before, as the next one is most often the same. */
+struct date_memo {
+    bool known;
+    uint32_t tail; /* its last and first bytes */
+    uint64_t head;
+    int64_t seconds;
+};
+
+static inline bool memo_has(const struct date_memo *memo, uint64_t head, uint32_t tail)
+{
+    return memo->known && memo->head == head && memo->tail == tail;
+}
+
+/* YYYY-MM-DD at p */
+static bool take_date(const uint8_t *p, int64_t *days_out)
+{
+    uint64_t x;
+    unsigned day;
+    if (!take_bytes8(p, UINT64_C(0x2d30302d30303030), UINT64_C(0x7f76767f76767676), &x) ||
+        !take2(p + 8, 31, &day))
+        return false;
+    x = pairs_of(x);
+    unsigned year = (unsigned)(x & 255) * 100 + (unsigned)(x >> 16 & 255), month = x >> 40 & 255;
+    if (!day_exists(year, month, day))
+        return false;
+    *days_out = days_of(year, month, day);
     return true;
 }
 
@@ -105,6 +137,7 @@ static uint8_t *put_zone(uint8_t *dst, uint32_t zone, bool colon)
 enum { STAMP_SPACE = 16, STAMP_COMMA = 32, STAMP_ZONE = 64, STAMP_KNOWN = 255 };
 enum { ZONE_NONE, ZONE_Z, ZONE_COLON, ZONE_PLAIN };
 #define STAMP_SECONDS_LEN 19
+#define ZONE_LEN_MAX      6
 
 static unsigned stamp_digits(const struct value_form *form)
 {
@@ -142,35 +175,56 @@ bool stamp_guess(struct slice text, struct value_form *form)
     return true;
 }
 
-bool stamp_parse(const struct value_form *form, struct slice text, int64_t *out)
+static uint8_t *put_stamp_zone(uint8_t *dst, const struct value_form *form)
 {
-    const uint8_t *p = text.ptr;
-    unsigned century, year, month, day, digits = stamp_digits(form);
     unsigned kind = form->a / STAMP_ZONE;
+    if (kind == ZONE_NONE)
+        return dst;
+    if (kind != ZONE_Z)
+        return put_zone(dst, form->b, kind == ZONE_COLON);
+    *dst++ = 'Z';
+    return dst;
+}
+
+static inline bool stamp_parse(const struct value_form *form, struct slice zone, const uint8_t *p,
+                               struct date_memo *memo, int64_t *out)
+{
+    unsigned digits = stamp_digits(form);
     int64_t time, v;
-    uint64_t fraction = 0;
-    uint32_t zone = form->b;
-    if (text.len != stamp_length(form) || !take2(p, 99, &century) || !take2(p + 2, 99, &year) ||
-        !take2(p + 5, 12, &month) || !take2(p + 8, 31, &day) || !take_time(p + 11, &time))
+    uint64_t head = get_u64(p), fraction = 0;
+    uint32_t tail = get_u32(p + 6);
+    if (p[10] != (form->a & STAMP_SPACE ? ' ' : 'T') || !take_time(p + 11, &time))
         return false;
-    if (p[4] != '-' || p[7] != '-' || p[10] != (form->a & STAMP_SPACE ? ' ' : 'T'))
-        return false;
+    if (!memo_has(memo, head, tail)) {
+        int64_t days;
+        if (!take_date(p, &days))
+            return false;
+        *memo = (struct date_memo){true, tail, head, days * 86400};
+    }
     p += STAMP_SECONDS_LEN;
     if (digits != 0) {
         if (*p++ != (form->a & STAMP_COMMA ? ',' : '.') || !take_digits(p, digits, &fraction))
             return false;
         p += digits;
     }
-    if (kind == ZONE_Z
-            ? *p != 'Z'
-            : kind != ZONE_NONE && (!take_zone(p, kind == ZONE_COLON, &zone) || zone != form->b))
-        return false;
-    year += century * 100;
-    if (!day_exists(year, month, day))
-        return false;
-    v = days_of(year, month, day) * 86400 + time;
+    for (size_t i = 0; i < zone.len; i++)
+        if (p[i] != zone.ptr[i])
+            return false;
+    v = memo->seconds + time;
     return !__builtin_mul_overflow(v, (int64_t)power10[digits], &v) &&
            !__builtin_add_overflow(v, (int64_t)fraction, out);
+}
+
+size_t stamp_parse_run(const struct value_form *form, const struct cell *cells, size_t n,
+                       int64_t *out)
+{
+    struct date_memo memo = {0};
+    uint8_t zone_text[ZONE_LEN_MAX];
+    struct slice zone = slice_of(zone_text, (size_t)(put_stamp_zone(zone_text, form) - zone_text));
+    size_t i = 0, len = stamp_length(form);
+    while (i < n && cells[i].len == len && stamp_parse(form, zone, cells[i].ptr, &memo, &out[i]))
+        i++;
+    return i;
 }
 
 /* Floor division. */
@@ -183,7 +237,7 @@ static int64_t split(int64_t v, int64_t by, uint64_t *rest_out)
 
 size_t stamp_format(const struct value_form *form, int64_t v, uint8_t *dst)
 {
-    unsigned year, month, day, digits = stamp_digits(form), kind = form->a / STAMP_ZONE;
+    unsigned year, month, day, digits = stamp_digits(form);
     uint64_t fraction, time;
     uint8_t *p = dst;
     int64_t seconds = v;
@@ -204,11 +258,7 @@ size_t stamp_format(const struct value_form *form, int64_t v, uint8_t *dst)
         *p++ = form->a & STAMP_COMMA ? ',' : '.';
         p = put_digits(p, fraction, digits);
     }
-    if (kind == ZONE_Z)
-        *p++ = 'Z';
-    else if (kind != ZONE_NONE)
-        p = put_zone(p, form->b, kind == ZONE_COLON);
-    return (size_t)(p - dst);
+    return (size_t)(put_stamp_zone(p, form) - dst);
 }
 
 bool stamp_sound(const struct value_form *form)
@@ -221,6 +271,19 @@ bool stamp_sound(const struct value_form *form)
 #define CLF_LEN 26
 static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
 
+/* /Mon/ at p; 0: none */
+static unsigned take_month(const uint8_t *p)
+{
+    if (p[0] != '/' || p[4] != '/')
+        return 0;
+    for (unsigned i = 0; i < 12; i++) {
+        const char *name = months + (size_t)3 * i;
+        if (p[3] == (uint8_t)name[2] && p[2] == (uint8_t)name[1] && p[1] == (uint8_t)name[0])
+            return i + 1;
+    }
+    return 0;
+}
+
 bool clf_guess(struct slice text, struct value_form *form)
 {
     return text.len == CLF_LEN && take_zone(text.ptr + 21, false, &form->b);
@@ -231,24 +294,47 @@ bool clf_sound(const struct value_form *form)
     return form->a == 0 && zone_sound(form->b);
 }
 
-bool clf_parse(const struct value_form *form, struct slice text, int64_t *out)
+/* 17/May/2015 at p */
+static bool take_clf_date(const uint8_t *p, int64_t *days_out)
 {
-    const uint8_t *p = text.ptr;
-    unsigned century, year, month = 1, day;
-    uint32_t zone;
-    int64_t time;
-    if (text.len != CLF_LEN || !take2(p, 31, &day) || !take2(p + 7, 99, &century) ||
-        !take2(p + 9, 99, &year) || !take_time(p + 12, &time) || !take_zone(p + 21, false, &zone))
+    unsigned century, year, month = take_month(p + 2), day;
+    if (!take2(p, 31, &day) || !take2(p + 7, 99, &century) || !take2(p + 9, 99, &year))
         return false;
-    if (zone != form->b || p[2] != '/' || p[6] != '/' || p[11] != ':' || p[20] != ' ')
-        return false;
-    while (month <= 12 && memcmp(months + (size_t)3 * (month - 1), p + 3, 3) != 0)
-        month++;
     year += century * 100;
     if (!day_exists(year, month, day))
         return false;
-    *out = days_of(year, month, day) * 86400 + time;
+    *days_out = days_of(year, month, day);
     return true;
+}
+
+static inline bool clf_parse(const uint8_t *zone, const uint8_t *p, struct date_memo *memo,
+                             int64_t *out)
+{
+    int64_t time;
+    uint64_t head = get_u64(p);
+    uint32_t tail = get_u32(p + 8);
+    if (!bytes_eq(p + 20, zone, CLF_LEN - 20) || !take_time(p + 12, &time))
+        return false;
+    if (!memo_has(memo, head, tail)) {
+        int64_t days;
+        if (p[11] != ':' || !take_clf_date(p, &days))
+            return false;
+        *memo = (struct date_memo){true, tail, head, days * 86400};
+    }
+    *out = memo->seconds + time;
+    return true;
+}
+
+size_t clf_parse_run(const struct value_form *form, const struct cell *cells, size_t n,
+                     int64_t *out)
+{
+    struct date_memo memo = {0};
+    uint8_t zone[CLF_LEN - 20] = {' '};
+    size_t i = 0;
+    put_zone(zone + 1, form->b, false);
+    while (i < n && cells[i].len == CLF_LEN && clf_parse(zone, cells[i].ptr, &memo, &out[i]))
+        i++;
+    return i;
 }
 
 size_t clf_format(const struct value_form *form, int64_t v, uint8_t *dst)

@@ -47,6 +47,10 @@ static const struct {
     {VALUE_INTEGER, "7", "", false},
     {VALUE_INTEGER, "7", "-", false},
     {VALUE_INTEGER, "7", "1e3", false},
+    {VALUE_INTEGER, "7", "12345678", true},
+    {VALUE_INTEGER, "7", "123456789", true},
+    {VALUE_INTEGER, "7", "1234567890123456", true},
+    {VALUE_INTEGER, "7", "12345678901234567", true},
     {VALUE_DECIMAL, "1.25", "-0.01", true},
     {VALUE_DECIMAL, "1.25", "0.00", true},
     {VALUE_DECIMAL, "1.25", "-0.00", false},
@@ -57,9 +61,14 @@ static const struct {
     {VALUE_DECIMAL, "1.25", "1.2.5", false},
     {VALUE_DECIMAL, "1.25", "12345678901234567.25", false},
     {VALUE_DECIMAL, "-", "-", false},
+    {VALUE_DECIMAL, "1.25", "12345678.25", true},
+    {VALUE_DECIMAL, "1.25", "123456789.25", true},
     {VALUE_IPV4, "10.0.0.1", "255.255.255.255", true},
     {VALUE_IPV4, "10.0.0.1", "0.0.0.0", true},
+    {VALUE_IPV4, "10.0.0.1", "1.20.133.4", true},
     {VALUE_IPV4, "10.0.0.1", "256.0.0.0", false},
+    {VALUE_IPV4, "10.0.0.1", "1.2.3.4000", false},
+    {VALUE_IPV4, "10.0.0.1", "00.2.3.4", false},
     {VALUE_IPV4, "10.0.0.1", "1.2.3", false},
     {VALUE_IPV4, "10.0.0.1", "1.2.3.04", false},
     {VALUE_IPV4, "10.0.0.1", "1.2.3.4.", false},
@@ -93,7 +102,12 @@ static const struct {
     {VALUE_FLOAT32, "-73.96705627441406", "-1.0", true},
     {VALUE_FLOAT32, "-73.96705627441406", "8388607.5", true},
     {VALUE_FLOAT32, "-73.96705627441406", "0.001953125", true},
+    {VALUE_FLOAT32, "-73.96705627441406", "0.0019531252328306437", true},
     {VALUE_FLOAT32, "-73.96705627441406", "0.1", false},
+    {VALUE_FLOAT32, "-73.96705627441406", "00.5", false},
+    {VALUE_FLOAT32, "-73.96705627441406", ".5", false},
+    {VALUE_FLOAT32, "-73.96705627441406", "5.", false},
+    {VALUE_FLOAT32, "-73.96705627441406", "2097152.12345678901", false},
     {VALUE_FLOAT32, "-73.96705627441406", "1.50", false},
     {VALUE_FLOAT32, "-73.96705627441406", "8388608.0", false},
     {VALUE_FLOAT32, "-73.96705627441406", "0.0", false},
@@ -125,6 +139,87 @@ static const struct {
     {VALUE_BASE64URL, "ASNFZ4mrzQAAAAAAAAA", "ASNFZ4mrzQAAAAAAAAA", true},
     {VALUE_BASE64URL, "ASNFZ4mrzQAAAAAAA", "ASNFZ4mrzQAAAAAAA", false},
 };
+
+/* A value of any type and form that may do for it. */
+struct outcome {
+    bool fits;
+    int64_t v;
+    uint8_t bytes[VALUE_BYTES_MAX];
+};
+
+static struct outcome outcome_of(const struct value_form *form, struct slice text)
+{
+    struct outcome o = {0};
+    o.fits = value_is_number(form->type) ? value_parse(form, text, &o.v)
+                                         : value_pack(form, text, o.bytes);
+    return o;
+}
+
+/* Every byte of every text, in turn each that there is, in memory that ends with the text. */
+static void test_other_bytes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct slice sample = slice_str(texts[i].sample);
+        size_t len = strlen(texts[i].text);
+        uint8_t *copy = malloc(len + 1), out[VALUE_TEXT_MAX];
+        struct value_form form;
+        if (sample.len == 0 || !value_guess(texts[i].type, &sample, 1, &form)) {
+            free(copy);
+            continue;
+        }
+        assert_true(value_candidates(sample) >> texts[i].type & 1);
+        for (size_t at = 0; at < len; at++)
+            for (unsigned c = 0; c < 256; c++) {
+                uint8_t *text = copy + 1;
+                memcpy(text, texts[i].text, len);
+                text[at] = (uint8_t)c;
+                struct outcome o = outcome_of(&form, slice_of(text, len));
+                if (!o.fits)
+                    continue;
+                size_t n = value_is_number(form.type) ? value_format(&form, o.v, out)
+                                                      : value_unpack(&form, o.bytes, out);
+                assert_true(slice_eq(slice_of(out, n), slice_of(text, len)));
+            }
+        free(copy);
+    }
+}
+
+/* Many at once are what they are one by one: the texts of a type, each next to each. */
+static void test_runs(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct slice sample = slice_str(texts[i].sample);
+        struct value_form form;
+        if (sample.len == 0 || !value_guess(texts[i].type, &sample, 1, &form))
+            continue;
+        for (size_t j = 0; j < ARRAY_LEN(texts); j++)
+            for (size_t k = 0; k < ARRAY_LEN(texts); k++) {
+                const char *run[] = {texts[i].sample, texts[j].text, texts[k].text};
+                struct cell cells[3];
+                uint8_t bytes[3 * VALUE_BYTES_MAX];
+                int64_t numbers[3];
+                size_t size = value_is_number(form.type) ? 0 : value_bytes(&form), fit = 0;
+                if (texts[j].type != form.type || texts[k].type != form.type)
+                    continue;
+                for (size_t n = 0; n < 3; n++)
+                    cells[n] = (struct cell){(const uint8_t *)run[n], (uint32_t)strlen(run[n]), 0};
+                size_t did = size == 0 ? value_parse_run(&form, cells, 3, numbers)
+                                       : value_pack_run(&form, cells, 3, bytes);
+                for (; fit < 3; fit++) {
+                    struct outcome o = outcome_of(&form, cell_slice(&cells[fit]));
+                    if (!o.fits)
+                        break;
+                    if (size == 0)
+                        assert_int_equal(numbers[fit], o.v);
+                    else
+                        assert_memory_equal(bytes + fit * size, o.bytes, size);
+                }
+                assert_int_equal(did, fit);
+            }
+    }
+}
 
 static void test_texts(void **state)
 {
@@ -249,8 +344,9 @@ static void test_any_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),      cmocka_unit_test(test_decimal_forms),
-        cmocka_unit_test(test_floats),     cmocka_unit_test(test_days),
+        cmocka_unit_test(test_texts),       cmocka_unit_test(test_decimal_forms),
+        cmocka_unit_test(test_other_bytes), cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_floats),      cmocka_unit_test(test_days),
         cmocka_unit_test(test_any_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
