@@ -93,7 +93,7 @@ $(LIBSTOW) $(LIBAPI):
 $(BUILD)/stowd: $(SERVER) $(LIBAPI) $(LIBSTOW)
 	$(LINK_DAEMON) -o $@ $^ $(LIBS_SERVER) $(LIBS_API) $(LIBS_STOW) -lm
 
-$(BUILD)/stowctl: $(BUILD)/tools/stowctl.o $(BUILD)/tools/stowctl_user.o $(LIBSTOW)
+$(BUILD)/stowctl: $(addprefix $(BUILD)/tools/,stowctl.o stowctl_backup.o stowctl_user.o) $(LIBSTOW)
 	$(LINK) -o $@ $^ $(LIBS_STOW) -lm
 
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(LIBAPI) $(LIBSTOW)
@@ -117,15 +117,16 @@ PYTEST = PYTHON=$(PYTHON) $(PYTHON) -m pytest -p no:cacheprovider
 
 test: deps-test ## every test: layers, unit, fuzz corpus, black box; ends with "N passed, N failed"
 	@$(MAKE) --no-print-directory all unit-build fuzz-replay-build
-	@$(RUNTESTS) --check tools/layers.sh --unit $(UNIT) --replay $(REPLAY) --pytest tests/http
+	@$(RUNTESTS) --check tools/layers.sh --unit $(UNIT) --replay $(REPLAY) \
+	    --pytest tests/http tests/clients/test_debian.py
 
 check-quick: all unit-build fuzz-replay-build ## the tests that take less than a minute
 	@$(RUNTESTS) --check tools/layers.sh --unit $(UNIT) --replay $(REPLAY) \
 	    --pytest tests/http -m "not slow"
 
-test-clients: deps-clients ## real clients: JavaScript, Python, rsyslog, syslog-ng
+test-clients: deps-clients ## real clients from npm, PyPI, Go, Maven: libraries, elasticdump, curator
 	@$(MAKE) --no-print-directory all
-	@$(RUNTESTS) --pytest tests/clients
+	@$(RUNTESTS) --pytest tests/clients/test_libraries.py tests/clients/test_tools.py
 
 test-unit: unit-build ## unit tests only
 	@$(RUNTESTS) --unit $(UNIT)
@@ -159,16 +160,22 @@ fuzz: ## every fuzz target with libFuzzer for TIME= seconds (clang)
 fuzz-build: $(patsubst %,$(BUILD)/tests/fuzz/fuzz_%,$(FUZZ))
 
 BENCH = $(addprefix $(BUILD)/tools/bench/,load refs constant)
-# CORPUS="apache nginx" ROUNDS=5 MB=1024 DOCS=1000000 PARTS="ingest get": the defaults are in bench.py.
+# CORPUS="apache nginx" ROUNDS=5 MB=1024 DOCS=5000000 MILLIONS=20 PARTS="ingest get": defaults are in
+# bench.py, what each part measures in docs/benchmark.md.
+BENCH_RUN = PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tools/bench/
 BENCH_ARGS = --build $(BUILD) $(if $(CORPUS),--corpus $(CORPUS)) \
-             $(if $(filter command,$(origin ROUNDS)),--rounds $(ROUNDS)) $(if $(MB),--mb $(MB)) \
-             $(if $(DOCS),--docs $(DOCS)) $(if $(PARTS),--part $(PARTS))
+             $(if $(filter command,$(origin ROUNDS)),--rounds $(ROUNDS)) $(if $(MB),--mb $(MB))
+BENCH_MORE = $(if $(DOCS),--docs $(DOCS)) $(if $(MILLIONS),--millions $(MILLIONS)) \
+             $(if $(PARTS),--part $(PARTS))
 
-bench: all bench-build ## rates, sizes and latencies beside their references (CORPUS= ROUNDS= MB= DOCS= PARTS=)
-	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tools/bench/bench.py $(BENCH_ARGS)
+bench: all bench-build ## figures beside references and targets (CORPUS= ROUNDS= MB= PARTS=), hours
+	@$(BENCH_RUN)bench.py $(BENCH_ARGS) $(BENCH_MORE)
 
 bench-quick: all bench-build ## the most important of them in three minutes
-	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tools/bench/bench.py --quick $(BENCH_ARGS)
+	@$(BENCH_RUN)bench.py --quick $(BENCH_ARGS) $(BENCH_MORE)
+
+bench-opensearch: all bench-build ## beside a real OpenSearch node, fetched by Maven
+	@$(BENCH_RUN)opensearch.py $(BENCH_ARGS)
 
 bench-build: $(BENCH)
 BENCH_CLIENT = $(addprefix $(BUILD)/tools/bench/,client.o corpus.o)
@@ -227,11 +234,11 @@ clean: ## remove build/
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
-	    awk -F'|' '{ printf "  %-14s %s\n", $$1, $$2 }'
+	    awk -F'|' '{ printf "  %-16s %s\n", $$1, $$2 }'
 
 .PHONY: all run test check-quick test-clients test-unit unit-build fuzz-replay fuzz-replay-build \
-        crash asan ubsan tsan fuzz fuzz-build bench bench-quick bench-build layers format format-check \
-        lint deps deps-test deps-clients install uninstall docker clean help
+        crash asan ubsan tsan fuzz fuzz-build bench bench-quick bench-opensearch bench-build layers \
+        format format-check lint deps deps-test deps-clients install uninstall docker clean help
 .SECONDARY:
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules

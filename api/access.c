@@ -41,10 +41,22 @@ static const struct rule RULES[] = {
     {"/_cat/master", true, SCOPE_ANYONE, 0},
     {"/_cat/cluster_manager", true, SCOPE_ANYONE, 0},
     {"/_cat/templates*", true, SCOPE_ANYONE, 0},
+    {"/_cat/component_templates*", true, SCOPE_ANYONE, 0},
+    {"/_cat/tasks", true, SCOPE_ANYONE, 0}, /* api/tasks.c: one's own, or all */
+    {"/_cat/thread_pool*", true, SCOPE_ANYONE, 0},
+    {"/_cat/pending_tasks", true, SCOPE_ANYONE, 0},
+    {"/_cat/plugins", true, SCOPE_ANYONE, 0},
+    {"/_cat/nodeattrs", true, SCOPE_ANYONE, 0},
+    {"/_cat/fielddata*", true, SCOPE_ANYONE, 0},
+    {"/_cat/repositories", true, SCOPE_ANYONE, 0},
+    {"/_snapshot*", true, SCOPE_ANYONE, 0},
+    {"/_remote/info", true, SCOPE_ANYONE, 0},
+    {"/_resolve/*", true, SCOPE_ANYONE, 0}, /* api/resolve_api.c: what the caller may see */
     {"/_cluster/pending_tasks", true, SCOPE_ANYONE, 0},
     {"/_ilm/status", true, SCOPE_ANYONE, 0},
     {"/_cluster/settings", true, SCOPE_ANYONE, 0},
     {"/_security/_authenticate", true, SCOPE_ANYONE, 0},
+    {"/_security/user/_has_privileges", false, SCOPE_ANYONE, 0},
     {"/_security/api_key*", false, SCOPE_ANYONE, 0}, /* api/keys.c: one's own, or all */
     {"/_security/*", false, SCOPE_NODE, USERS_ALL},
     {"/_metrics", true, SCOPE_NODE, USERS_VIEW},
@@ -68,10 +80,13 @@ static const struct rule RULES[] = {
     {"/{index}/_pit", false, SCOPE_NAMES, USERS_READ},
     {"/{index}/_delete_by_query", false, SCOPE_NAME, USERS_DELETE},
     {"/_reindex", false, SCOPE_BODY, USERS_READ}, /* api/reindex.c: source and dest */
-    {"*/_tasks*", false, SCOPE_NODE, USERS_MANAGE},
+    {"/_tasks*", false, SCOPE_ANYONE, 0},         /* api/tasks.c: one's own, or all */
+    {"*/_rethrottle", false, SCOPE_ANYONE, 0},
 
     {"*/_refresh", false, SCOPE_NAMES, USERS_WRITE | USERS_MANAGE},
     {"*/_flush", false, SCOPE_NAMES, USERS_MANAGE},
+    {"*/_flush/synced", false, SCOPE_NAMES, USERS_MANAGE},
+    {"*/_cache/clear", false, SCOPE_NAMES, USERS_MANAGE},
     {"*/_forcemerge", false, SCOPE_NAMES, USERS_MANAGE},
     {"/{index}/_open", false, SCOPE_NAMES, USERS_MANAGE},
     {"/{index}/_close", false, SCOPE_NAMES, USERS_MANAGE},
@@ -82,6 +97,7 @@ static const struct rule RULES[] = {
     {"/_cat/shards*", true, SCOPE_NAMES, USERS_VIEW},
     {"/_cat/segments*", true, SCOPE_NAMES, USERS_VIEW},
     {"/_cat/allocation*", true, SCOPE_NAMES, USERS_VIEW},
+    {"/_cat/recovery*", true, SCOPE_NAMES, USERS_VIEW},
     {"*/_segments", true, SCOPE_NAMES, USERS_VIEW},
     {"*/_recovery", true, SCOPE_NAMES, USERS_VIEW},
     {"/{index}/_ilm/explain", true, SCOPE_NAMES, USERS_VIEW},
@@ -366,8 +382,7 @@ static bool refuse_visit(struct api_call *call, const struct door_visit *visit)
     return false;
 }
 
-/* name:secret in base64. True: apart, zero-terminated, without zero bytes. */
-static bool take_apart(struct slice text, struct buf *name_out, struct buf *secret_out)
+bool access_take_apart(struct slice text, struct buf *name_out, struct buf *secret_out)
 {
     struct buf plain = {0};
     bool ok = text.len <= CREDENTIALS_BYTES && secret_decode64(text, &plain);
@@ -417,7 +432,7 @@ static enum api_admission identify_key(struct api_call *call, struct door_visit 
     return API_ADMITTED;
 }
 
-static bool scheme(struct slice header, const char *word, struct slice *rest_out)
+bool access_scheme(struct slice header, const char *word, struct slice *rest_out)
 {
     size_t len = strlen(word);
     if (header.len <= len || strncasecmp((const char *)header.ptr, word, len) != 0 ||
@@ -432,8 +447,8 @@ static bool scheme(struct slice header, const char *word, struct slice *rest_out
 enum api_admission access_identify(struct api_call *call)
 {
     struct slice rest;
-    bool basic = scheme(call->authorization, "Basic", &rest);
-    if (!basic && !scheme(call->authorization, "ApiKey", &rest)) {
+    bool basic = access_scheme(call->authorization, "Basic", &rest);
+    if (!basic && !access_scheme(call->authorization, "ApiKey", &rest)) {
         (void)refuse_missing(call);
         return API_REFUSED;
     }
@@ -444,7 +459,7 @@ enum api_admission access_identify(struct api_call *call)
     }
     *visit = (struct door_visit){.call = call};
     call->visit = visit;
-    if (!take_apart(rest, &visit->name, &visit->password)) {
+    if (!access_take_apart(rest, &visit->name, &visit->password)) {
         secret_wipe(&visit->password);
         buf_done(&visit->name);
         (void)refuse_wrong(call, !basic, SLICE_LIT(""));

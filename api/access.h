@@ -73,6 +73,13 @@ MUST_CHECK bool access_authorize(struct api_call *call);
 void access_call_done(struct api_call *call);
 void access_reply_401(struct api_call *call, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
+/* ---- the Authorization header */
+/* "Basic …", "ApiKey …": what follows the word. */
+bool access_scheme(struct slice header, const char *word, struct slice *rest_out);
+/* name:secret in base64. True: apart, zero-terminated (not counted in len), without zero bytes. The
+ * caller wipes the secret in any case. */
+MUST_CHECK bool access_take_apart(struct slice text, struct buf *name_out, struct buf *secret_out);
+
 /* ---- for handlers: without a user everything is allowed */
 /* Any of these privileges on a name (date math is resolved)? */
 bool access_may(const struct api_call *call, struct slice name, unsigned any_of);
@@ -92,6 +99,9 @@ void principal_release(const struct principal *principal);               /* acce
 /* ---- keys (api/keys.c) */
 MUST_CHECK enum rc keys_open(struct access *access, struct err *err);
 void keys_close(struct keys *keys);
+/* Role descriptors into a key's limited, cluster and grants. RC_INVALID or RC_UNSUPPORTED name what
+ * is wrong; what was read by then stays. */
+MUST_CHECK enum rc keys_roles_read(struct slice json, struct api_key *key, struct err *err);
 /* The key of an id and its secret; NULL: wrong, expired or invalidated. Retained. */
 struct api_key *keys_verify(struct access *access, struct slice id, struct slice secret);
 void key_release(const struct api_key *key); /* accepts NULL */

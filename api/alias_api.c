@@ -574,6 +574,18 @@ void aliases_post(struct api_call *call)
     free(changes);
 }
 
+/* Fluentd sends {"aliases":{NAME:{PROPERTIES}}} here, as for the creation of an index, and
+ * Elasticsearch takes the properties out of it. */
+static struct json_value unwrapped(struct json_value body)
+{
+    struct slice key;
+    struct json_value aliases, own;
+    if (!json_find(body, "aliases", &aliases) || aliases.type != JSON_OBJECT)
+        return body;
+    struct json_scan scan = json_enter(aliases);
+    return json_member(&scan, &key, &own) && own.type == JSON_OBJECT ? own : body;
+}
+
 /* PUT /{index}/_alias/{name}; both may also stand in the body. */
 void alias_put(struct api_call *call)
 {
@@ -588,7 +600,7 @@ void alias_put(struct api_call *call)
         size_t index_len = change.indices.len, name_len = change.names.len;
         if (!names_body_object(call, &body))
             goto out;
-        rc = read_object(body, &change, &err);
+        rc = read_object(unwrapped(body), &change, &err);
         if (path_index)
             change.indices.len = index_len;
         if (path_name)

@@ -9,6 +9,7 @@
 #include "api/handlers.h"
 #include "api/metrics.h"
 #include "api/names.h"
+#include "api/refused.h"
 #include "api/retention.h"
 #include "api/routes.h"
 #include "api/search.h"
@@ -111,10 +112,22 @@ static bool is_lone_name(struct slice path)
     return path.len > 2 && path.ptr[1] == '_' && memchr(path.ptr + 1, '/', path.len - 1) == NULL;
 }
 
+/* "/logs/event/1", "/logs/event/_search": an index, and a type as releases before 7 had it. */
+static bool has_type(struct slice path)
+{
+    struct route_path p;
+    return route_split(path, &p) && (p.count == 2 || p.count == 3) && p.segment[0].ptr[0] != '_' &&
+           p.segment[1].ptr[0] != '_';
+}
+
 /* No row takes the call: an unknown path, or a method that the path does not take. */
 static void refuse_route(struct api_call *call, unsigned allowed)
 {
     char list[64];
+    if (call->method != API_OPTIONS && refused_reason(call->path) != NULL) {
+        refused_get(call);
+        return;
+    }
     if (allowed == 0 && call->method == API_PUT && is_lone_name(call->path)) {
         struct slice name = slice_of(call->path.ptr + 1, call->path.len - 1);
         struct buf members = {0};
@@ -130,8 +143,11 @@ static void refuse_route(struct api_call *call, unsigned allowed)
         /* Elasticsearch sends the error as a string; shippers look for error.type (facts of their
          * sources: Fluentd, Vector, OpenTelemetry), so it is an object here. */
         reply_error(call, 400, "illegal_argument_exception",
-                    "no handler found for uri [%.*s] and method [%s]", SLICE_FMT(call->path),
-                    method_text(call));
+                    "no handler found for uri [%.*s] and method [%s]%s", SLICE_FMT(call->path),
+                    method_text(call),
+                    has_type(call->path)
+                        ? ": there are no types, use /{index}/_doc/{id} and the like"
+                        : "");
         return;
     }
     allowed_list(allowed, list);

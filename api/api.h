@@ -40,6 +40,7 @@ struct api_gauges {
 struct api_options {
     struct store *store;
     struct work *work;
+    const char *path_data; /* shown by _nodes/stats; may be NULL */
     const char *cluster_name;
     const char *node_name;
     const char *identity_version;     /* "8.19.2": GET /, dialect by its major */
@@ -118,7 +119,7 @@ struct api_call {
     struct param *params; /* decoded query parameters, in arena */
     size_t param_count;
     struct call_arena *arena; /* freed by api_call_done */
-    void *state;         /* handler's own, freed by state_free */
+    void *state;              /* handler's own, freed by state_free */
     void (*state_free)(struct api_call *call);
     uint64_t started_ns;
     bool queued;                  /* on a worker: api_finish hands the call back by finished() */

@@ -207,6 +207,7 @@ static bool params_known(struct api_call *call)
             buf_put_str(&unknown, count++ == 0 ? "[" : ", [");
             buf_put_slice(&unknown, call->params[i].name);
             buf_put_byte(&unknown, ']');
+            route_suggest(call->route, call->params[i].name, &unknown);
         }
     if (count != 0)
         reply_error(call, 400, "illegal_argument_exception",
@@ -214,6 +215,20 @@ static bool params_known(struct api_call *call)
                     count > 1 ? "s" : "", SLICE_FMT(buf_slice(&unknown)));
     buf_done(&unknown);
     return count == 0;
+}
+
+/* Answers are JSON, those of _cat also text: a client that asks for another form could not read
+ * them. */
+static bool format_known(struct api_call *call)
+{
+    struct slice format = call_param(call, "format");
+    if (format.len == 0 || slice_is(format, "json") || slice_is(format, "text") ||
+        slice_is(format, "txt"))
+        return true;
+    reply_error(call, 406, "media_type_header_exception",
+                "format [%.*s] is not supported: answers are json, those of _cat text by default",
+                SLICE_FMT(format));
+    return false;
 }
 
 bool call_read(struct api_call *call)
@@ -229,7 +244,7 @@ bool call_read(struct api_call *call)
                         SLICE_FMT(call->path));
             return false;
         }
-    return params_read(call) && params_known(call);
+    return params_read(call) && params_known(call) && format_known(call);
 }
 
 /* ---- asking */

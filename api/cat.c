@@ -11,10 +11,13 @@ void cat_help(struct api_call *call)
 {
     struct buf *out = reply_json(call, 200);
     call->reply.content_type = "text/plain; charset=UTF-8";
-    BUF_PUT_LIT(out, "=^.^=\n/_cat/aliases\n/_cat/aliases/{alias}\n/_cat/allocation\n/_cat/count\n"
-                     "/_cat/count/{index}\n/_cat/health\n/_cat/indices\n/_cat/indices/{index}\n"
-                     "/_cat/master\n/_cat/nodes\n/_cat/segments\n/_cat/segments/{index}\n"
-                     "/_cat/shards\n/_cat/shards/{index}\n/_cat/templates\n");
+    BUF_PUT_LIT(out, "=^.^=\n/_cat/aliases\n/_cat/aliases/{alias}\n/_cat/allocation\n"
+                     "/_cat/component_templates\n/_cat/count\n/_cat/count/{index}\n"
+                     "/_cat/fielddata\n/_cat/health\n/_cat/indices\n/_cat/indices/{index}\n"
+                     "/_cat/master\n/_cat/nodeattrs\n/_cat/nodes\n/_cat/pending_tasks\n"
+                     "/_cat/plugins\n/_cat/recovery\n/_cat/recovery/{index}\n"
+                     "/_cat/repositories\n/_cat/segments\n/_cat/segments/{index}\n/_cat/shards\n"
+                     "/_cat/shards/{index}\n/_cat/tasks\n/_cat/templates\n/_cat/thread_pool\n");
     api_finish(call);
 }
 

@@ -4,10 +4,8 @@
 #include "api/handlers.h"
 #include "api/names.h"
 #include "api/nodes.h"
+#include "api/process.h"
 
-#include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 static const struct cat_column node_columns[] = {
@@ -44,23 +42,6 @@ static const struct cat_column node_columns[] = {
     {"name", "n", "node name", false, false},
 };
 
-static uint64_t percent(uint64_t part, uint64_t whole)
-{
-    return whole == 0 ? 0 : (uint64_t)(100.0 * (double)part / (double)whole);
-}
-
-static uint64_t resident_bytes(void)
-{
-    unsigned long pages = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (f == NULL)
-        return 0;
-    if (fscanf(f, "%lu %lu", &pages, &resident) != 2)
-        resident = 0;
-    fclose(f);
-    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 static void put_disk(struct cat_table *table, const struct store_stats *store)
 {
     char text[16];
@@ -73,38 +54,30 @@ static void put_disk(struct cat_table *table, const struct store_stats *store)
     cat_text(table, text);
 }
 
-static void put_memory(struct cat_table *table)
+static void put_memory(struct cat_table *table, const struct machine_figures *machine)
 {
-    struct sysinfo info = {0};
-    struct rlimit files = {0};
-    (void)sysinfo(&info);
-    (void)getrlimit(RLIMIT_NOFILE, &files);
-    uint64_t ram = (uint64_t)info.totalram * info.mem_unit, resident = resident_bytes();
-    uint64_t free_ram = (uint64_t)info.freeram * info.mem_unit;
-    cat_bytes(table, resident);
-    cat_number(table, percent(resident, ram));
-    cat_bytes(table, ram);
-    cat_bytes(table, ram - free_ram);
-    cat_number(table, percent(ram - free_ram, ram));
-    cat_bytes(table, ram);
-    int probe = dup(2); /* the lowest free descriptor: about how many are in use */
-    if (probe >= 0)
-        close(probe);
-    cat_number(table, probe < 0 ? (uint64_t)files.rlim_cur : (uint64_t)probe);
-    cat_number(table, percent(probe < 0 ? files.rlim_cur : (uint64_t)probe, files.rlim_cur));
-    cat_number(table, files.rlim_cur);
+    struct process_figures process;
+    uint64_t used = machine->memory - machine->memory_free;
+    process_figures_get(&process);
+    cat_bytes(table, process.resident);
+    cat_number(table, percent_of(process.resident, machine->memory));
+    cat_bytes(table, machine->memory);
+    cat_bytes(table, used);
+    cat_number(table, percent_of(used, machine->memory));
+    cat_bytes(table, machine->memory);
+    cat_number(table, process.files);
+    cat_number(table, percent_of(process.files, process.files_max));
+    cat_number(table, process.files_max);
 }
 
-static void put_load(struct cat_table *table)
+static void put_load(struct cat_table *table, const struct machine_figures *machine)
 {
-    double load[3] = {0, 0, 0};
     char text[32];
-    int n = getloadavg(load, 3);
-    cat_number(table,
-               percent((uint64_t)(load[0] * 100), 100 * (uint64_t)sysconf(_SC_NPROCESSORS_ONLN)));
+    uint64_t busy = percent_of((uint64_t)(machine->load[0] * 100), 100 * machine->processors);
+    cat_number(table, busy > 100 ? 100 : busy);
     for (int i = 0; i < 3; i++) {
-        snprintf(text, sizeof text, "%.2f", load[i]);
-        i < n ? cat_text(table, text) : cat_empty(table);
+        snprintf(text, sizeof text, "%.2f", machine->load[i]);
+        cat_text(table, text);
     }
 }
 
@@ -129,11 +102,13 @@ void cat_nodes(struct api_call *call)
 {
     const struct api *api = call->api;
     struct cat_table table;
+    struct machine_figures machine;
     struct store_stats store;
     char id[32], address[300], up[32];
     bool full;
     if (!call_bool(call, "full_id", false, &full))
         return;
+    machine_figures_get(&machine);
     store_stats_get(api->o.store, &store);
     cat_begin(&table, node_columns, ARRAY_LEN(node_columns));
     snprintf(id, sizeof id, "%.*s", full ? 22 : 4, store_node_id(api->o.store));
@@ -150,8 +125,8 @@ void cat_nodes(struct api_call *call)
     cat_empty(&table);
     cat_empty(&table);
     put_disk(&table, &store);
-    put_memory(&table);
-    put_load(&table);
+    put_memory(&table, &machine);
+    put_load(&table, &machine);
     snprintf(up, sizeof up, "%llus",
              (unsigned long long)((clock_ns() - api->started_ns) / 1000000000));
     cat_text(&table, up);
@@ -218,7 +193,7 @@ void cat_allocation(struct api_call *call)
         cat_bytes(&table, used);
         cat_bytes(&table, store.disk_free);
         cat_bytes(&table, store.disk_total);
-        cat_number(&table, percent(used, store.disk_total));
+        cat_number(&table, percent_of(used, store.disk_total));
         put_name(&table, shown_ip(call));
         put_name(&table, shown_ip(call));
         cat_text(&table, call->api->o.node_name);

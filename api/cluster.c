@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* _cluster/settings, state, stats, pending_tasks. Settings are kept (store_meta_put kind 'z', names
- * "persistent" and "transient") and echoed; none of them changes what the node does. */
+ * "persistent" and "transient") and echoed; what the node does is changed by those of
+ * api/cluster_rules.h alone. */
+#include "api/cluster_rules.h"
 #include "api/handlers.h"
 #include "api/indices.h"
 #include "api/nodes.h"
+#include "api/process.h"
 #include "api/settings.h"
-
-#include <sys/sysinfo.h>
-#include <unistd.h>
 
 #define KIND 'z'
 
@@ -86,6 +86,7 @@ static enum rc check_keys(const struct settings *settings, struct err *err)
         if (k == ARRAY_LEN(known))
             return err_set(err, RC_INVALID, 0, "%s setting [%.100s], not recognized",
                            "persistent or transient", key);
+        TRY(rules_check(key, json_root(settings->item[i].value), err));
     }
     return RC_OK;
 }
@@ -421,26 +422,25 @@ static void put_stats_indices(const struct names_list *list, struct buf *out)
 
 static void put_stats_os(struct buf *out)
 {
-    struct sysinfo info = {0};
-    (void)sysinfo(&info);
-    uint64_t total = (uint64_t)info.totalram * info.mem_unit;
-    uint64_t unused = (uint64_t)info.freeram * info.mem_unit;
-    uint64_t percent = total == 0 ? 0 : unused * 100 / total;
+    struct machine_figures m;
+    machine_figures_get(&m);
+    uint64_t used = m.memory - m.memory_free;
     json_key(out, "os");
     buf_printf(out,
-               "{\"available_processors\":%ld,\"allocated_processors\":%ld,\"names\":[],"
+               "{\"available_processors\":%u,\"allocated_processors\":%u,\"names\":[],"
                "\"mem\":{",
-               sysconf(_SC_NPROCESSORS_ONLN), sysconf(_SC_NPROCESSORS_ONLN));
-    json_uint(out, "total_in_bytes", total);
-    json_uint(out, "free_in_bytes", unused);
-    json_uint(out, "used_in_bytes", total - unused);
-    json_uint(out, "free_percent", percent);
-    json_uint(out, "used_percent", 100 - percent);
+               m.processors, m.processors);
+    json_uint(out, "total_in_bytes", m.memory);
+    json_uint(out, "free_in_bytes", m.memory_free);
+    json_uint(out, "used_in_bytes", used);
+    json_uint(out, "free_percent", 100 - percent_of(used, m.memory));
+    json_uint(out, "used_percent", percent_of(used, m.memory));
     BUF_PUT_LIT(out, "}}");
 }
 
 static void put_stats_nodes(struct api_call *call, struct buf *out)
 {
+    struct process_figures process;
     struct store_stats store;
     store_stats_get(call->api->o.store, &store);
     json_key(out, "nodes");
@@ -449,11 +449,17 @@ static void put_stats_nodes(struct api_call *call, struct buf *out)
     json_quote(slice_str(call->api->o.identity_version), out);
     buf_put_byte(out, ']');
     put_stats_os(out);
-    BUF_PUT_LIT(out, ",\"process\":{\"cpu\":{\"percent\":0},\"open_file_descriptors\":{\"min\":0,"
-                     "\"max\":0,\"avg\":0}},\"jvm\":{\"max_uptime_in_millis\":");
-    buf_printf(out, "%llu", (unsigned long long)((clock_ns() - call->api->started_ns) / 1000000));
-    BUF_PUT_LIT(out, ",\"versions\":[],\"mem\":{\"heap_used_in_bytes\":0,\"heap_max_in_bytes\":0},"
-                     "\"threads\":0},\"fs\":{");
+    process_figures_get(&process);
+    unsigned long long files = process.files;
+    buf_printf(out,
+               ",\"process\":{\"cpu\":{\"percent\":0},\"open_file_descriptors\":{\"min\":%llu,"
+               "\"max\":%llu,\"avg\":%llu}},\"jvm\":{\"max_uptime_in_millis\":%llu",
+               files, files, files,
+               (unsigned long long)((clock_ns() - call->api->started_ns) / 1000000));
+    buf_printf(out,
+               ",\"versions\":[],\"mem\":{\"heap_used_in_bytes\":0,\"heap_max_in_bytes\":0},"
+               "\"threads\":%llu},\"fs\":{",
+               (unsigned long long)process.threads);
     json_uint(out, "total_in_bytes", store.disk_total);
     json_uint(out, "free_in_bytes", store.disk_free);
     json_uint(out, "available_in_bytes", store.disk_free);

@@ -527,7 +527,7 @@ bool copy_read_limits(struct api_call *call, struct copy *copy, uint64_t body_ma
     return true;
 }
 
-void copy_start(struct api_call *call, struct copy *copy, const char *action,
+void copy_start(struct api_call *call, struct copy *copy, enum job_kind kind,
                 struct slice description)
 {
     struct err err = {0};
@@ -537,7 +537,7 @@ void copy_start(struct api_call *call, struct copy *copy, const char *action,
         copy_destroy(copy);
         return;
     }
-    enum rc rc = job_begin(call->api->jobs, action, description, call->opaque_id, &copy->job, &err);
+    enum rc rc = job_begin(call, kind, description, &copy->job, &err);
     if (rc != RC_OK) {
         copy_destroy(copy);
         reply_rc(call, rc, &err);
@@ -547,11 +547,6 @@ void copy_start(struct api_call *call, struct copy *copy, const char *action,
     if (wait)
         copy->call = call;
     copy_begin(copy);
-    if (wait)
-        return;
-    struct buf *out = reply_json(call, 200);
-    buf_put_byte(out, '{');
-    json_cstr(out, "task", name);
-    buf_put_byte(out, '}');
-    api_finish(call);
+    if (!wait)
+        job_reply_name(call, name);
 }

@@ -67,7 +67,7 @@ void copy_begin(struct copy *copy);
 MUST_CHECK bool copy_read_limits(struct api_call *call, struct copy *copy, uint64_t body_max,
                                  bool has_body_max);
 /* Begin the job and the copy; answer {"task":…} when the client does not wait. */
-void copy_start(struct api_call *call, struct copy *copy, const char *action,
+void copy_start(struct api_call *call, struct copy *copy, enum job_kind kind,
                 struct slice description);
 
 #endif

@@ -3,8 +3,10 @@
 #include "api/create.h"
 
 #include "api/aliases.h"
+#include "api/cluster_rules.h"
 #include "api/date_math.h"
 #include "api/names_view.h"
+#include "api/predecessor.h"
 #include "api/settings.h"
 #include "api/streams.h"
 
@@ -132,7 +134,11 @@ enum rc create_locked(struct api *api, const struct creation *creation, const st
         .extra = creation->extra.len == 0 ? SLICE_LIT("{}") : creation->extra,
     };
     TRY_OUT(create_check_taken(api, creation->name, request.meta.aliases, creation->follows, err));
+    request.predecessor =
+        predecessor_find(api, creation->stream.len != 0 ? creation->stream : creation->name,
+                         buf_slice(&draft->from), &request.spec, creation->rolled);
     rc = store_index_create(api->o.store, &request, out, err);
+    index_release(request.predecessor);
 out:
     buf_done(&settings);
     return rc;
@@ -186,11 +192,12 @@ out:
 }
 
 enum rc names_create_locked(struct api *api, struct slice name, const struct names_body *body,
-                            struct slice aliases, struct index **out, struct err *err)
+                            struct slice aliases, struct index *rolled, struct index **out,
+                            struct err *err)
 {
     struct draft draft = {.settings = {NULL, 0, 0}};
     struct buf real = {NULL, 0, 0, false};
-    struct creation creation = {.follows = true};
+    struct creation creation = {.follows = true, .rolled = rolled};
     struct slice key;
     struct json_value value;
     enum rc rc;
@@ -217,6 +224,7 @@ enum rc names_autocreate(struct api *api, struct slice name, bool append, struct
     struct creation creation = {.name = name};
     enum rc rc;
     TRY_OUT(names_check(name, err));
+    TRY_OUT(rules_auto_create(api, name, err));
     TRY_OUT(templates_apply(api, name, &draft, err));
     *stream_out = draft.stream;
     if (draft.stream && append) {

@@ -12,6 +12,8 @@ struct creation {
     struct slice extra; /* of index_meta; empty: {} */
     /* The index takes over from another one, whose aliases still say that they write there. */
     bool follows;
+    struct slice stream;  /* data stream that it is a backing index of, or empty */
+    struct index *rolled; /* the index that is rolled over, borrowed, or NULL */
 };
 /* The naming lock is held. RC_EXISTS, RC_INVALID: the name or one of the aliases is taken. */
 MUST_CHECK enum rc create_locked(struct api *api, const struct creation *creation,

@@ -131,7 +131,7 @@ void delete_by_query_post(struct api_call *call)
     BUF_PUT_LIT(&text, "delete-by-query [");
     buf_put_slice(&text, call_part(call, "index"));
     buf_put_byte(&text, ']');
-    copy_start(call, copy, "indices:data/write/delete/byquery", buf_slice(&text));
+    copy_start(call, copy, JOB_DELETE_BY_QUERY, buf_slice(&text));
     buf_done(&text);
 }
 

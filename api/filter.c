@@ -18,7 +18,7 @@
 
 enum position_kind {
     POSITION_BYTE,   /* one byte */
-    POSITION_NAME,   /* any bytes but '.' */
+    POSITION_NAME,   /* any bytes of one key, a '.' in it, too */
     POSITION_ANY,    /* any bytes */
     POSITION_LEVELS, /* "**" before a '.': any bytes, or nothing and no '.' behind it */
     POSITION_END,
@@ -33,7 +33,7 @@ struct matcher {
     uint64_t *bits;
     /* Vectors of `words` words inside bits: */
     uint64_t *start, *accept;
-    uint64_t *loop_dot, *loop;     /* stay, when the byte is '.' or another */
+    uint64_t *loop_dot, *loop;     /* stay between two keys, or at a byte of one */
     uint64_t *skip_one, *skip_two; /* are also one or two positions further */
     uint64_t *by_byte;             /* go one further: a vector per class of bytes */
     uint8_t class_of[256];
@@ -160,10 +160,10 @@ static bool matcher_init(struct matcher *m, const struct buf *code)
 
 /* Positions only move up, so one pass from the lowest word carries everything. A skip of two leads
  * to the first position of a name, which may skip one but not two. */
-static bool step_byte(const struct matcher *m, uint64_t *state, uint8_t byte)
+static bool step_byte(const struct matcher *m, uint64_t *state, uint8_t byte, bool between)
 {
     const uint64_t *go = m->by_byte + m->class_of[byte] * m->words;
-    const uint64_t *stay = byte == '.' ? m->loop_dot : m->loop;
+    const uint64_t *stay = between ? m->loop_dot : m->loop;
     uint64_t moved = 0, skipped_one = 0, skipped_two = 0, alive = 0;
     for (size_t i = 0; i < m->words; i++) {
         uint64_t going = state[i] & go[i];
@@ -182,13 +182,17 @@ static bool step_byte(const struct matcher *m, uint64_t *state, uint8_t byte)
     return alive != 0;
 }
 
-/* to (which may be from) = the state behind bytes; false when no pattern can match any more. */
-static bool step(const struct matcher *m, const uint64_t *from, uint64_t *to, struct slice bytes)
+/* to (which may be from) = the state behind a key, or with NULL behind the '.' between two; false
+ * when no pattern can match any more. */
+static bool step(const struct matcher *m, const uint64_t *from, uint64_t *to,
+                 const struct slice *key)
 {
     memmove(to, from, m->words * sizeof *to);
     bool alive = m->words != 0;
-    for (size_t i = 0; alive && i < bytes.len; i++)
-        alive = step_byte(m, to, bytes.ptr[i]);
+    if (key == NULL)
+        return alive && step_byte(m, to, '.', true);
+    for (size_t i = 0; alive && i < key->len; i++)
+        alive = step_byte(m, to, key->ptr[i], false);
     return alive;
 }
 
@@ -295,8 +299,9 @@ static uint64_t *slot_at(struct walk *walk, size_t slot)
     return (uint64_t *)(void *)walk->states.ptr + slot * (bytes / sizeof(uint64_t));
 }
 
-/* Slot `to` becomes the state behind slot `from` and bytes. False when memory is out. */
-static bool advance(struct walk *walk, size_t from, size_t to, struct slice bytes,
+/* Slot `to` becomes the state behind slot `from` and a key, or the '.' between two (NULL). False
+ * when memory is out. */
+static bool advance(struct walk *walk, size_t from, size_t to, const struct slice *key,
                     struct verdict *verdict_out)
 {
     const struct filter *f = walk->filter;
@@ -306,8 +311,8 @@ static bool advance(struct walk *walk, size_t from, size_t to, struct slice byte
         return false;
     }
     const uint64_t *x = slot_at(walk, from);
-    verdict_out->inside = step(&f->includes, x, y, bytes);
-    verdict_out->except = step(&f->excludes, x + f->includes.words, y + f->includes.words, bytes);
+    verdict_out->inside = step(&f->includes, x, y, key);
+    verdict_out->except = step(&f->excludes, x + f->includes.words, y + f->includes.words, key);
     verdict_out->included = verdict_out->inside && accepts(&f->includes, y);
     verdict_out->excluded = verdict_out->except && accepts(&f->excludes, y + f->includes.words);
     return true;
@@ -357,7 +362,8 @@ static bool put_object(struct walk *walk, struct json_scan *scan, size_t slot, b
     BUF_PUT_LIT(walk->out, "{");
     for (; json_next_key(scan, &key); last = scan->p) {
         struct verdict v;
-        if (!advance(walk, slot + 1, slot + 2, key_text(walk, key), &v))
+        struct slice text = key_text(walk, key);
+        if (!advance(walk, slot + 1, slot + 2, &text, &v))
             return false;
         v.included |= included;
         if (v.excluded || (!v.included && !v.inside)) {
@@ -402,7 +408,7 @@ static bool put_value(struct walk *walk, struct json_scan *scan, size_t slot, bo
     enum json_type type = json_peek(scan);
     bool container = type == JSON_OBJECT || type == JSON_ARRAY;
     struct verdict below = {.inside = false};
-    if (container && !advance(walk, slot, slot + 1, SLICE_LIT("."), &below))
+    if (container && !advance(walk, slot, slot + 1, NULL, &below))
         return false;
     if (included && !below.except) {
         buf_put_slice(walk->out, json_take(scan).text);
@@ -434,8 +440,9 @@ static bool walk_begin(struct walk *walk, const struct filter *filter, const cha
     bool included = in->words == 0, excluded = false;
     while (*path != '\0') {
         size_t n = strcspn(path, ".");
+        struct slice key = slice_of(path, n);
         struct verdict v;
-        if (!advance(walk, 0, 0, SLICE_LIT("."), &v) || !advance(walk, 0, 0, slice_of(path, n), &v))
+        if (!advance(walk, 0, 0, NULL, &v) || !advance(walk, 0, 0, &key, &v))
             return false;
         included |= v.included;
         excluded |= v.excluded;
@@ -484,7 +491,7 @@ bool filter_wants(const struct filter *filter, const char *path)
     /* Without memory the value itself will say so. */
     bool wants = true;
     if (walk_begin(&walk, filter, path, &none, &included, &excluded) &&
-        advance(&walk, 0, 0, SLICE_LIT("."), &below))
+        advance(&walk, 0, 0, NULL, &below))
         wants = !excluded && (included || below.inside);
     walk_done(&walk);
     return wants;

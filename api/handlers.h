@@ -29,6 +29,7 @@ void settings_put(struct api_call *call);
 void mapping_get(struct api_call *call);
 void mapping_put(struct api_call *call);
 void refresh_post(struct api_call *call);
+void cache_clear_post(struct api_call *call);
 void flush_post(struct api_call *call);
 void forcemerge_post(struct api_call *call);
 void count_get(struct api_call *call);
@@ -84,10 +85,12 @@ void tasks_rethrottle(struct api_call *call);
 
 /* shippers.c, lifecycle.c, pipelines.c, stream_api.c, rollover.c */
 void shipper_xpack(struct api_call *call);
+void shipper_none(struct api_call *call);
 void policy_put(struct api_call *call);
 void policy_get(struct api_call *call);
 void policy_delete(struct api_call *call);
 void policy_status(struct api_call *call);
+void policy_start(struct api_call *call);
 void policy_explain(struct api_call *call);
 void pipeline_put(struct api_call *call);
 void pipeline_get(struct api_call *call);
@@ -111,7 +114,11 @@ void cluster_pending(struct api_call *call);
 void segments_get(struct api_call *call);
 void recovery_get(struct api_call *call);
 
-/* cat_names.c, cat_node.c */
+/* resolve_api.c, field_mapping.c */
+void resolve_get(struct api_call *call);
+void field_mapping_get(struct api_call *call);
+
+/* cat_names.c, cat_node.c, cat_more.c, tasks.c */
 void cat_aliases(struct api_call *call);
 void cat_templates(struct api_call *call);
 void cat_shards(struct api_call *call);
@@ -119,6 +126,18 @@ void cat_segments(struct api_call *call);
 void cat_nodes(struct api_call *call);
 void cat_master(struct api_call *call);
 void cat_allocation(struct api_call *call);
+void cat_plugins(struct api_call *call);
+void cat_nodeattrs(struct api_call *call);
+void cat_fielddata(struct api_call *call);
+void cat_pending_tasks(struct api_call *call);
+void cat_repositories(struct api_call *call);
+void cat_recovery(struct api_call *call);
+void cat_thread_pool(struct api_call *call);
+void cat_component_templates(struct api_call *call);
+void cat_tasks(struct api_call *call);
+
+/* refused.c: for paths that another route would take for its variable */
+void refused_get(struct api_call *call);
 
 /* security.c, keys.c, metrics.c */
 void security_authenticate(struct api_call *call);
@@ -126,6 +145,7 @@ void security_user_get(struct api_call *call);
 void api_key_post(struct api_call *call);
 void api_key_get(struct api_call *call);
 void api_key_delete(struct api_call *call);
+void has_privileges_post(struct api_call *call);
 void metrics_get(struct api_call *call);
 
 #endif

@@ -4,6 +4,7 @@
 #include "api/access.h"
 
 #include "api/aliases.h"
+#include "api/cluster_rules.h"
 #include "api/handlers.h"
 #include "api/names_view.h"
 #include "api/settings.h"
@@ -138,7 +139,7 @@ void indices_delete(struct api_call *call)
         .allow_no_indices = true, .expand = EXPAND_OPEN | EXPAND_CLOSED, .forbid_aliases = true};
     struct names_list list;
     struct err err = {RC_OK, 0, ""};
-    if (!names_resolve_or_reply(call, &options, &list))
+    if (!rules_destructive(call) || !names_resolve_or_reply(call, &options, &list))
         return;
     registry_lock(call->api->names);
     enum rc rc = delete_all(call->api, &list, &err);
@@ -176,7 +177,7 @@ static void change_state(struct api_call *call, bool closed)
     struct names_list list;
     struct err err = {RC_OK, 0, ""};
     enum rc rc = RC_OK;
-    if (!names_resolve_or_reply(call, &options, &list))
+    if ((closed && !rules_destructive(call)) || !names_resolve_or_reply(call, &options, &list))
         return;
     rc = check_close(call->api, &list, closed, &err);
     struct buf *out = reply_json(call, 200);

@@ -22,5 +22,11 @@ MUST_CHECK enum rc indices_check_streams(struct api *api, const struct names_lis
                                          const char *verb, struct err *err);
 /* Append ,"_shards":{…}. copies: replicas count in the total, as in Elasticsearch's broadcasts. */
 void shards_put(const struct names_list *list, bool copies, bool skipped, struct buf *out);
+/* How an index came to be open: found at the start of the node, or made since. */
+struct recovery {
+    bool existing;
+    uint64_t at_ms;
+};
+void recovery_of(const struct api *api, struct index *index, struct recovery *out);
 
 #endif

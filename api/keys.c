@@ -222,7 +222,7 @@ static enum rc role_read(struct json_value role, struct api_key *key, struct err
 }
 
 /* An empty object is no limit, as in Elasticsearch. */
-static enum rc roles_read(struct slice json, struct api_key *key, struct err *err)
+enum rc keys_roles_read(struct slice json, struct api_key *key, struct err *err)
 {
     struct json_value roles = json_root(json), role;
     struct slice name;
@@ -316,7 +316,7 @@ static enum rc on_stored(struct slice id, struct slice value, void *arg)
     /* A record that does not say what it allows allows nothing. */
     if (whole &&
         (!member_hex(object, "salt", &key->salt) || !member_hex(object, "digest", &key->digest) ||
-         roles_read(slice_str(key->roles), key, &ignored) != RC_OK))
+         keys_roles_read(slice_str(key->roles), key, &ignored) != RC_OK))
         key->invalidated = true;
     if (!whole) {
         key_release(key);
@@ -451,7 +451,7 @@ static enum rc key_fill(struct api_key *key, struct json_value body, struct err 
     key->metadata = text_copy(metadata ? value.text : SLICE_LIT("{}"));
     if (key->roles == NULL || key->metadata == NULL)
         return RC_NOMEM;
-    return roles_read(slice_str(key->roles), key, err);
+    return keys_roles_read(slice_str(key->roles), key, err);
 }
 
 /* A key for the caller from what the body says; its secret is appended. */
@@ -720,4 +720,111 @@ void api_key_delete(struct api_call *call)
     }
     buf_done(&ended);
     buf_done(&before);
+}
+
+/* ---- /_security/user/_has_privileges */
+
+static bool may_each(const struct api_call *call, struct slice name, unsigned privileges)
+{
+    bool may = privileges != 0;
+    for (unsigned bit = 1; may && bit <= privileges; bit <<= 1)
+        if ((privileges & bit) != 0)
+            may = access_may(call, name, bit);
+    return may;
+}
+
+/* ,"name":{"privilege":true} for one entry of "index". */
+static enum rc put_index_answers(const struct api_call *call, struct json_value entry, bool *all,
+                                 struct buf *out, struct err *err)
+{
+    struct json_value names, list, one, privilege;
+    if (entry.type != JSON_OBJECT || !json_find(entry, "names", &names) ||
+        !json_find(entry, "privileges", &list))
+        return err_set(err, RC_INVALID, 0, "[index] entries need names and privileges");
+    struct words words = words_of(names);
+    while (words_next(&words, &one)) {
+        struct buf name = {0};
+        struct words asked = words_of(list);
+        enum rc rc = RC_OK;
+        if (one.type == JSON_STRING)
+            json_unquote(one.text, &name);
+        if (out->ptr[out->len - 1] != '{')
+            buf_put_byte(out, ',');
+        json_quote(buf_slice(&name), out);
+        BUF_PUT_LIT(out, ":{");
+        while (rc == RC_OK && words_next(&asked, &privilege)) {
+            unsigned bits = 0;
+            rc = privilege_read(privilege, &bits, err);
+            if (rc != RC_OK)
+                break;
+            bool may = may_each(call, buf_slice(&name), bits);
+            *all = *all && may;
+            if (out->ptr[out->len - 1] != '{')
+                buf_put_byte(out, ',');
+            buf_put_slice(out, privilege.text);
+            buf_put_str(out, may ? ":true" : ":false");
+        }
+        buf_put_byte(out, '}');
+        buf_done(&name);
+        TRY(rc);
+    }
+    return RC_OK;
+}
+
+/* Everybody may look at the node; the rest of it is for who may manage, or do all with, everything.
+ */
+static bool may_cluster(const struct api_call *call, struct slice privilege)
+{
+    if (json_string_is(privilege, "monitor"))
+        return true;
+    bool all = json_string_is(privilege, "all") ||
+               memmem(privilege.ptr, privilege.len, "security", 8) != NULL;
+    return access_may_all(call, all ? USERS_ALL : USERS_MANAGE);
+}
+
+void has_privileges_post(struct api_call *call)
+{
+    struct json_value body, list, one;
+    struct buf cluster = {0}, index = {0};
+    struct err err = {0};
+    enum rc rc = RC_OK;
+    bool all = true;
+    if (keys_of(call) == NULL || !names_body_object(call, &body))
+        return;
+    BUF_PUT_LIT(&cluster, "{");
+    BUF_PUT_LIT(&index, "{");
+    if (json_find(body, "cluster", &list)) {
+        struct words words = words_of(list);
+        while (words_next(&words, &one)) {
+            bool may = one.type == JSON_STRING && may_cluster(call, one.text);
+            all = all && may;
+            if (one.type != JSON_STRING)
+                continue;
+            if (cluster.len > 1)
+                buf_put_byte(&cluster, ',');
+            buf_put_slice(&cluster, one.text);
+            buf_put_str(&cluster, may ? ":true" : ":false");
+        }
+    }
+    if (json_find(body, "index", &list)) {
+        struct words words = words_of(list);
+        while (rc == RC_OK && words_next(&words, &one))
+            rc = put_index_answers(call, one, &all, &index, &err);
+    }
+    if (rc == RC_OK) {
+        struct buf *out = reply_json(call, 200);
+        buf_put_byte(out, '{');
+        json_cstr(out, "username", call->user->name);
+        json_bool(out, "has_all_requested", all);
+        buf_put_byte(&cluster, '}');
+        buf_put_byte(&index, '}');
+        json_raw(out, "cluster", buf_slice(&cluster));
+        json_raw(out, "index", buf_slice(&index));
+        BUF_PUT_LIT(out, ",\"application\":{}}");
+        api_finish(call);
+    } else {
+        reply_rc(call, rc, &err);
+    }
+    buf_done(&cluster);
+    buf_done(&index);
 }

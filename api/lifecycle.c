@@ -207,8 +207,20 @@ void policy_delete(struct api_call *call)
 /* ---- the rest of _ilm */
 void policy_status(struct api_call *call)
 {
-    BUF_PUT_LIT(reply_json(call, 200), "{\"operation_mode\":\"RUNNING\"}");
+    struct buf *out = reply_json(call, 200);
+    buf_put_byte(out, '{');
+    json_cstr(out, "operation_mode", call->api->o.retention_ms != 0 ? "RUNNING" : "STOPPED");
+    buf_put_byte(out, '}');
     api_finish(call);
+}
+
+/* It runs, or the settings of the daemon say that it does not. */
+void policy_start(struct api_call *call)
+{
+    if (call->api->o.retention_ms != 0)
+        reply_ack(call);
+    else
+        refused_get(call);
 }
 
 static void explain_one(struct api *api, struct index *index, struct buf *out)

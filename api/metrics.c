@@ -5,13 +5,11 @@
 
 #include "api/handlers.h"
 #include "api/names.h"
+#include "api/process.h"
 #include "config/limits.h"
 
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 enum class_ {
     CLASS_BULK,
@@ -118,6 +116,15 @@ void metrics_count(struct metrics *metrics, const struct api_call *call)
             add(&metrics->refused[i], 1);
 }
 
+void metrics_totals(const struct metrics *metrics, uint64_t *received_out, uint64_t *refused_out)
+{
+    *received_out = value(&metrics->received_bytes);
+    *refused_out = 0;
+    for (size_t i = 0; i < ARRAY_LEN(REFUSALS); i++)
+        if (REFUSALS[i] == 429)
+            *refused_out = value(&metrics->refused[i]);
+}
+
 /* ---- writing */
 
 static void family(struct buf *out, const char *name, const char *type, const char *help)
@@ -219,42 +226,27 @@ static void put_store(const struct api *api, struct buf *out)
            s.cache_evictions);
     single(out, "cache_bytes", "gauge", "Memory of the block cache.", s.cache_bytes);
     single(out, "cache_max_bytes", "gauge", "storage.cache.size.", s.cache_budget);
+    single(out, "ids_memory_bytes", "gauge", "Ids and dead rows that no run has yet.", s.id_memory);
+    single(out, "ids_memory_max_bytes", "gauge", "storage.ids.memory.", s.id_memory_budget);
     single(out, "catalog_used_bytes", "gauge", "Pages of the catalog in use.", s.catalog_used);
     single(out, "catalog_file_bytes", "gauge", "Size of the catalog's file.", s.catalog_file);
     single(out, "disk_free_bytes", "gauge", "Free space where the data lies.", s.disk_free);
     single(out, "disk_total_bytes", "gauge", "Size of that file system.", s.disk_total);
 }
 
-/* Resident pages and open descriptors of this process; 0 where /proc is not there. */
-static uint64_t resident_bytes(void)
-{
-    char text[128];
-    unsigned long long pages = 0;
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    const char *second = strchr(text, ' ');
-    if (second != NULL)
-        pages = strtoull(second, NULL, 10);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 static void put_process(const struct api *api, struct buf *out)
 {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    double cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                 (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+    struct process_figures p;
+    process_figures_get(&p);
     BUF_PUT_LIT(out, "# HELP process_cpu_seconds_total User and system time.\n"
                      "# TYPE process_cpu_seconds_total counter\n");
-    buf_printf(out, "process_cpu_seconds_total %.6f\n", cpu);
+    buf_printf(out, "process_cpu_seconds_total %.3f\n", (double)p.cpu_ms / 1e3);
     BUF_PUT_LIT(out, "# HELP process_resident_memory_bytes Resident memory.\n"
                      "# TYPE process_resident_memory_bytes gauge\n");
-    buf_printf(out, "process_resident_memory_bytes %llu\n", (unsigned long long)resident_bytes());
+    buf_printf(out, "process_resident_memory_bytes %llu\n", (unsigned long long)p.resident);
+    BUF_PUT_LIT(out, "# HELP process_open_fds Open file descriptors.\n"
+                     "# TYPE process_open_fds gauge\n");
+    buf_printf(out, "process_open_fds %llu\n", (unsigned long long)p.files);
     BUF_PUT_LIT(out, "# HELP process_start_time_seconds Start, since 1970.\n"
                      "# TYPE process_start_time_seconds gauge\n");
     buf_printf(out, "process_start_time_seconds %.3f\n", (double)api->metrics->started_ms / 1e3);
@@ -278,6 +270,12 @@ static const struct {
     ROW(disk_bytes, "index_disk_bytes", "gauge", "Segment files."),
     ROW(catalog_bytes, "index_catalog_bytes", "gauge", "Keys and values in the catalog."),
     ROW(memory_bytes, "index_memory_bytes", "gauge", "Open block, id table, blocks not on disk."),
+    ROW(ids, "index_ids", "gauge", "Entries of the runs of client ids."),
+    ROW(id_runs, "index_id_runs", "gauge", "Those runs."),
+    ROW(ids_flushed_bytes, "index_ids_flushed_bytes_total", "counter",
+        "Bytes of runs that checkpoints wrote."),
+    ROW(ids_merged_bytes, "index_ids_merged_bytes_total", "counter",
+        "Bytes of runs that merging wrote again."),
     ROW(blocks, "index_blocks", "gauge", "Blocks."),
     ROW(segments, "index_segments", "gauge", "Segment files."),
     ROW(indexed, "index_written_total", "counter", "Documents written since start."),
@@ -285,6 +283,11 @@ static const struct {
     ROW(deletes, "index_deletes_total", "counter", "Documents deleted since start."),
     ROW(gets, "index_gets_total", "counter", "Reads by id since start."),
     ROW(get_missing, "index_gets_missing_total", "counter", "Of them, nothing was found."),
+    ROW(scrubbed_bytes, "index_scrubbed_bytes_total", "counter",
+        "Bytes of blocks that the background scrub has verified since start."),
+    ROW(scrub_passed_s, "index_scrub_pass_timestamp_seconds", "gauge",
+        "When its last pass over the index ended, since 1970; 0: none since start."),
+    ROW(scrub_damaged, "index_damaged_blocks", "gauge", "Blocks that it found damaged."),
 #undef ROW
 };
 

@@ -86,10 +86,11 @@ MUST_CHECK enum rc names_autocreate(struct api *api, struct slice name, bool app
 /* Would a first write make a data stream of that name? */
 bool names_makes_stream(struct api *api, struct slice name);
 /* The same as names_create for an index that follows another one; the naming lock is held.
- * aliases: what it gets beside those of body and templates, a JSON object. */
+ * aliases: what it gets beside those of body and templates, a JSON object. rolled: the other one.
+ */
 MUST_CHECK enum rc names_create_locked(struct api *api, struct slice name,
                                        const struct names_body *body, struct slice aliases,
-                                       struct index **out, struct err *err);
+                                       struct index *rolled, struct index **out, struct err *err);
 
 /* Glob match with '*' only. */
 bool names_match(struct slice pattern, struct slice name);

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* _nodes: the one node, for clients that look for addresses (sniffing) and for monitoring. */
 #include "api/nodes.h"
+
 #include "api/handlers.h"
 #include "api/names.h"
+#include "api/node_stats.h"
+#include "api/process.h"
+#include "api/suggest.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
 
 struct slice node_address(const struct api_call *call)
 {
@@ -54,61 +61,205 @@ bool node_named(const struct api *api, struct slice list)
     return false;
 }
 
-static void put_settings(const struct api *api, bool flat, struct buf *out)
+/* ---- sections of GET _nodes */
+
+static void put_settings(const struct api_call *call, struct buf *out)
 {
-    json_key(out, "settings");
-    buf_put_str(out, flat ? "{" : "{\"client\":{\"type\":\"node\"},\"cluster\":{");
+    const struct api *api = call->api;
+    bool flat = slice_is(call_param(call, "flat_settings"), "true");
+    buf_put_str(out, flat ? "" : "\"client\":{\"type\":\"node\"},\"cluster\":{");
     json_cstr(out, flat ? "cluster.name" : "name", api->o.cluster_name);
     buf_put_str(out, flat ? ",\"client.type\":\"node\"" : "},\"node\":{");
     json_cstr(out, flat ? "node.name" : "name", api->o.node_name);
-    buf_put_str(out, flat ? "}" : "}}");
+    buf_put_str(out, flat ? "" : "}");
 }
 
-static void put_stats(struct api_call *call, const struct names_list *list, struct buf *out)
+static void put_os(const struct api_call *call, struct buf *out)
 {
-    struct store_stats store;
-    uint64_t docs = 0, deleted = 0, bytes = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        struct index_stats stats;
-        index_stats_get(list->index[i], &stats);
-        docs += stats.docs;
-        deleted += stats.deleted;
-        bytes += stats.disk_bytes + stats.catalog_bytes;
-    }
-    store_stats_get(call->api->o.store, &store);
-    json_uint(out, "timestamp", clock_ms());
-    json_key(out, "indices");
-    BUF_PUT_LIT(out, "{\"docs\":{");
-    json_uint(out, "count", docs);
-    json_uint(out, "deleted", deleted);
-    BUF_PUT_LIT(out, "},\"store\":{");
-    json_uint(out, "size_in_bytes", bytes);
-    BUF_PUT_LIT(out, "}},\"fs\":{\"total\":{");
-    json_uint(out, "total_in_bytes", store.disk_total);
-    json_uint(out, "free_in_bytes", store.disk_free);
-    json_uint(out, "available_in_bytes", store.disk_free);
-    BUF_PUT_LIT(out, "}},\"stow\":{");
-    json_uint(out, "wal_capacity_bytes", store.wal_capacity);
-    json_uint(out, "wal_used_bytes", store.wal_used);
-    json_uint(out, "wal_written_bytes", store.wal_bytes);
-    json_uint(out, "wal_batches", store.wal_batches);
-    json_uint(out, "wal_commits", store.wal_commits);
-    json_uint(out, "wal_sync_nanos", store.wal_sync_ns);
-    json_uint(out, "cache_budget_bytes", store.cache_budget);
-    json_uint(out, "cache_bytes", store.cache_bytes);
-    json_uint(out, "cache_hits", store.cache_hits);
-    json_uint(out, "cache_misses", store.cache_misses);
-    json_uint(out, "cache_evictions", store.cache_evictions);
-    json_uint(out, "catalog_file_bytes", store.catalog_file);
-    json_uint(out, "catalog_used_bytes", store.catalog_used);
-    json_uint(out, "catalog_map_bytes", store.catalog_map);
-    json_uint(out, "checkpoints", store.checkpoints);
-    json_uint(out, "checkpoint_failures", store.checkpoint_failures);
-    json_uint(out, "rewrites", store.rewrites);
-    buf_put_byte(out, '}');
+    struct machine_figures machine;
+    struct utsname name = {0};
+    (void)call;
+    machine_figures_get(&machine);
+    (void)uname(&name);
+    json_cstr(out, "name", name.sysname);
+    json_cstr(out, "pretty_name", name.sysname);
+    json_cstr(out, "arch", name.machine);
+    json_cstr(out, "version", name.release);
+    json_uint(out, "available_processors", machine.processors);
+    json_uint(out, "allocated_processors", machine.processors);
 }
 
-static void put_node(struct api_call *call, bool flat, struct buf *out)
+static void put_process(const struct api_call *call, struct buf *out)
+{
+    (void)call;
+    json_uint(out, "id", (uint64_t)getpid());
+    json_bool(out, "mlockall", false);
+}
+
+/* There is none; collectors of figures ask for version and heap. */
+static void put_jvm(const struct api_call *call, struct buf *out)
+{
+    json_uint(out, "pid", (uint64_t)getpid());
+    json_cstr(out, "version", "0");
+    json_cstr(out, "vm_name", "none");
+    json_uint(out, "start_time_in_millis",
+              clock_ms() - (clock_ns() - call->api->started_ns) / 1000000);
+    BUF_PUT_LIT(out, ",\"mem\":{\"heap_init_in_bytes\":0,\"heap_max_in_bytes\":0,"
+                     "\"non_heap_init_in_bytes\":0,\"non_heap_max_in_bytes\":0,"
+                     "\"direct_max_in_bytes\":0},\"gc_collectors\":[],\"memory_pools\":[]");
+}
+
+static void put_addresses(const struct api_call *call, struct buf *out)
+{
+    struct slice address = node_address(call);
+    BUF_PUT_LIT(out, "\"bound_address\":[");
+    json_quote(address, out);
+    buf_put_byte(out, ']');
+    json_str(out, "publish_address", address);
+}
+
+static void put_transport(const struct api_call *call, struct buf *out)
+{
+    put_addresses(call, out);
+    json_raw(out, "profiles", SLICE_LIT("{}"));
+}
+
+static void put_http(const struct api_call *call, struct buf *out)
+{
+    put_addresses(call, out);
+    json_uint(out, "max_content_length_in_bytes", call->api->o.max_content_length);
+}
+
+static void put_ingest(const struct api_call *call, struct buf *out)
+{
+    (void)call;
+    json_raw(out, "processors", SLICE_LIT("[]"));
+}
+
+static const struct {
+    const char *name;
+    void (*put)(const struct api_call *call, struct buf *out); /* NULL: an empty list */
+} INFO[] = {
+    {"settings", put_settings},   {"os", put_os},     {"process", put_process}, {"jvm", put_jvm},
+    {"transport", put_transport}, {"http", put_http}, {"plugins", NULL},        {"modules", NULL},
+    {"ingest", put_ingest},
+};
+
+/* Known to others, and without anything to show here. */
+static const char *const INFO_EMPTY[] = {"thread_pool", "aggregations", "indices",
+                                         "remote_cluster_server", "_none"};
+
+/* Bits of INFO that a list names. *all_known_out: each word is one of them. */
+static unsigned read_info(struct slice list, bool *all_known_out)
+{
+    unsigned bits = 0;
+    *all_known_out = true;
+    for (size_t at = 0; at <= list.len;) {
+        const uint8_t *comma = memchr(list.ptr + at, ',', list.len - at);
+        size_t end = comma == NULL ? list.len : (size_t)(comma - list.ptr), i = 0, e = 0;
+        struct slice one = slice_of(list.ptr + at, end - at);
+        at = end + 1;
+        while (i < ARRAY_LEN(INFO) && !slice_is(one, INFO[i].name))
+            i++;
+        while (e < ARRAY_LEN(INFO_EMPTY) && !slice_is(one, INFO_EMPTY[e]))
+            e++;
+        if (slice_is(one, "_all"))
+            bits = ~0u;
+        else if (i < ARRAY_LEN(INFO))
+            bits |= 1u << i;
+        else if (e == ARRAY_LEN(INFO_EMPTY))
+            *all_known_out = false;
+    }
+    return bits;
+}
+
+/* ---- reading the path: _nodes[/node][/stats][/metric[/index metric]] */
+struct asked {
+    bool stats;
+    struct slice nodes;
+    unsigned info;
+    struct node_stats_view view;
+};
+
+/* False: replied. */
+static bool read_sections(struct api_call *call, struct slice list, unsigned *sections_out)
+{
+    const char *names[33];
+    size_t count = 0;
+    unsigned sections = 0;
+    while (count < 32 && (names[count] = node_stats_name(count)) != NULL)
+        count++;
+    if (list.len == 0)
+        sections = ~0u;
+    for (size_t at = 0; list.len != 0 && at <= list.len;) {
+        const uint8_t *comma = memchr(list.ptr + at, ',', list.len - at);
+        size_t end = comma == NULL ? list.len : (size_t)(comma - list.ptr), i = 0;
+        struct slice one = slice_of(list.ptr + at, end - at);
+        at = end + 1;
+        while (i < count && !slice_is(one, names[i]))
+            i++;
+        if (i == count && !slice_is(one, "_all")) {
+            struct buf hint = {0};
+            suggest(one, names, count, &hint);
+            reply_error(call, 400, "illegal_argument_exception",
+                        "request [%.*s] contains unrecognized metric: [%.*s]%.*s",
+                        SLICE_FMT(call->path), SLICE_FMT(one), (int)hint.len,
+                        (const char *)hint.ptr);
+            buf_done(&hint);
+            return false;
+        }
+        sections |= i == count ? ~0u : 1u << i;
+    }
+    *sections_out = sections;
+    return true;
+}
+
+/* part[at] and what follows belong to the statistics. False: replied. */
+static bool read_stats(struct api_call *call, size_t at, struct asked *asked)
+{
+    struct slice metric = at < call->part_count ? call->part[at] : SLICE_NONE;
+    struct slice index_metric = at + 1 < call->part_count ? call->part[at + 1] : SLICE_NONE;
+    struct slice level = call_param(call, "level");
+    asked->stats = true;
+    asked->view.by_index = slice_is(level, "indices") || slice_is(level, "shards");
+    if (level.len != 0 && !asked->view.by_index && !slice_is(level, "node")) {
+        reply_error(call, 400, "illegal_argument_exception",
+                    "level parameter must be one of [node] or [indices] or [shards] but was [%.*s]",
+                    SLICE_FMT(level));
+        return false;
+    }
+    if (!read_sections(call, metric, &asked->view.sections))
+        return false;
+    if (index_metric.len != 0 && (asked->view.sections & 1u) == 0) {
+        reply_error(call, 400, "illegal_argument_exception",
+                    "request [%.*s] contains index metrics [%.*s] but indices stats not requested",
+                    SLICE_FMT(call->path), SLICE_FMT(index_metric));
+        return false;
+    }
+    return stats_metrics_read(call, index_metric, &asked->view.metrics);
+}
+
+/* False: replied. */
+static bool read_path(struct api_call *call, struct asked *asked)
+{
+    struct slice one = call->part_count > 1 ? call->part[1] : SLICE_NONE;
+    struct slice two = call->part_count > 2 ? call->part[2] : SLICE_NONE;
+    bool known;
+    if (slice_is(one, "stats"))
+        return read_stats(call, 2, asked);
+    if (slice_is(two, "stats")) {
+        asked->nodes = one;
+        return read_stats(call, 3, asked);
+    }
+    asked->info = one.len == 0 ? ~0u : read_info(one, &known);
+    if (one.len != 0 && (two.len != 0 || !known)) { /* it is a node */
+        asked->nodes = one;
+        asked->info = two.len == 0 ? ~0u : read_info(two, &known);
+    }
+    return true;
+}
+
+static void put_node(const struct api_call *call, const struct asked *asked, struct buf *out)
 {
     const struct api *api = call->api;
     struct slice address = node_address(call);
@@ -122,37 +273,45 @@ static void put_node(struct api_call *call, bool flat, struct buf *out)
     json_cstr(out, "build_type", "deb");
     json_raw(out, "roles", SLICE_LIT("[\"data\",\"ingest\",\"master\",\"remote_cluster_client\"]"));
     json_raw(out, "attributes", SLICE_LIT("{}"));
-    put_settings(api, flat, out);
-    json_key(out, "http");
-    BUF_PUT_LIT(out, "{\"bound_address\":[");
-    json_quote(address, out);
-    buf_put_byte(out, ']');
-    json_str(out, "publish_address", address);
-    json_uint(out, "max_content_length_in_bytes", api->o.max_content_length);
-    buf_put_byte(out, '}');
+    if (asked->stats) {
+        node_stats_put(call, &asked->view, out);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(INFO); i++) {
+        if ((asked->info & 1u << i) == 0)
+            continue;
+        json_key(out, INFO[i].name);
+        buf_put_byte(out, INFO[i].put != NULL ? '{' : '[');
+        if (INFO[i].put != NULL)
+            INFO[i].put(call, out);
+        buf_put_byte(out, INFO[i].put != NULL ? '}' : ']');
+    }
 }
 
 void nodes_info(struct api_call *call)
 {
     struct names_options options = {.allow_no_indices = true,
                                     .expand = EXPAND_OPEN | EXPAND_CLOSED | EXPAND_HIDDEN};
+    struct asked asked = {.stats = false};
     struct names_list list;
-    bool flat, stats = slice_is(call_part(call, "metric"), "stats") ||
-                       slice_is(call_part(call, "node"), "stats");
-    if (!call_bool(call, "flat_settings", false, &flat) ||
+    bool flat;
+    if (!call_bool(call, "flat_settings", false, &flat) || !read_path(call, &asked) ||
         !names_resolve_or_reply(call, &options, &list))
         return;
+    asked.view.list = &list;
+    bool here = node_named(call->api, asked.nodes);
     struct buf *out = reply_json(call, 200);
-    BUF_PUT_LIT(out, "{\"_nodes\":{\"total\":1,\"successful\":1,\"failed\":0}");
+    buf_printf(out, "{\"_nodes\":{\"total\":%d,\"successful\":%d,\"failed\":0}", here, here);
     json_cstr(out, "cluster_name", call->api->o.cluster_name);
     json_key(out, "nodes");
     buf_put_byte(out, '{');
-    json_key(out, store_node_id(call->api->o.store));
-    buf_put_byte(out, '{');
-    put_node(call, flat, out);
-    if (stats)
-        put_stats(call, &list, out);
-    BUF_PUT_LIT(out, "}}}");
+    if (here) {
+        json_key(out, store_node_id(call->api->o.store));
+        buf_put_byte(out, '{');
+        put_node(call, &asked, out);
+        buf_put_byte(out, '}');
+    }
+    BUF_PUT_LIT(out, "}}");
     names_list_done(&list);
     api_finish(call);
 }

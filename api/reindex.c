@@ -442,7 +442,7 @@ static bool read_time(struct asked *asked, const char *name, uint64_t *ms)
 {
     struct slice text = text_of(asked, asked->remote, name);
     return text.len == 0 || search_time(text, ms) ||
-           refuse(asked, "illegal_argument_exception",
+           refuse(asked, "number_format_exception",
                   "failed to parse setting [%s] with value [%.*s] as a time value", name,
                   SLICE_FMT(text));
 }
@@ -452,17 +452,30 @@ static bool check_remote(struct asked *asked)
     static const char *const known[] = {"host",    "username",       "password",
                                         "headers", "socket_timeout", "connect_timeout"};
     struct json_scan scan = json_enter(asked->remote);
+    struct slice host = text_of(asked, asked->remote, "host");
+    struct buf unknown = {0};
     struct json_value v;
     struct slice key;
+    if (memmem(host.ptr, host.len, "://", 3) == NULL)
+        return refuse(asked, "illegal_argument_exception",
+                      "[host] must be of the form [scheme]://[host]:[port](/[pathPrefix])? but was "
+                      "[%.*s]",
+                      SLICE_FMT(host));
     while (json_member(&scan, &key, &v)) {
         size_t k = 0;
         while (k < ARRAY_LEN(known) && !json_string_is(key, known[k]))
             k++;
-        if (k == ARRAY_LEN(known))
-            return refuse(asked, "illegal_argument_exception",
-                          "Unsupported fields in [remote]. [%.*s]", SLICE_FMT(bare(key)));
+        if (k < ARRAY_LEN(known))
+            continue;
+        if (unknown.len != 0)
+            buf_put_byte(&unknown, ',');
+        buf_put_slice(&unknown, bare(key));
     }
-    return true;
+    bool ok = unknown.len == 0 ||
+              refuse(asked, "illegal_argument_exception", "Unsupported fields in [remote]. [%.*s]",
+                     SLICE_FMT(buf_slice(&unknown)));
+    buf_done(&unknown);
+    return ok;
 }
 
 static bool open_remote(struct asked *asked, struct copy *copy)
@@ -493,9 +506,10 @@ static bool open_remote(struct asked *asked, struct copy *copy)
         !read_time(asked, "connect_timeout", &o.connect_ms))
         return false;
     if (!host_allowed(call->api, authority(o.host)))
-        return refuse(asked, "illegal_argument_exception",
-                      "[%.*s] not whitelisted in reindex.remote.whitelist",
-                      SLICE_FMT(authority(o.host)));
+        return refuse(
+            asked, "illegal_argument_exception",
+            "[%.*s] not whitelisted in reindex.remote.whitelist (a setting of the daemon)",
+            SLICE_FMT(authority(o.host)));
     enum rc rc = remote_open(&o, call->api->o.work, &copy->remote, &err);
     if (rc != RC_OK) {
         reply_rc(call, rc, &err);
@@ -532,7 +546,7 @@ void reindex_post(struct api_call *call)
         BUF_PUT_LIT(&text, "] to [");
         buf_put_slice(&text, buf_slice(&asked.dest_name));
         buf_put_byte(&text, ']');
-        copy_start(call, copy, "indices:data/write/reindex", buf_slice(&text));
+        copy_start(call, copy, JOB_REINDEX, buf_slice(&text));
     } else {
         copy_destroy(copy);
     }

@@ -330,8 +330,8 @@ static enum rc roll_alias(struct api *api, struct rollover *r, struct err *err)
     buf_put_byte(&aliases, '}');
     if (aliases.failed || quoted.failed)
         TRY_OUT(err_set(err, RC_NOMEM, 0, "out of memory for an alias"));
-    TRY_OUT(
-        names_create_locked(api, buf_slice(&r->next), &r->body, buf_slice(&aliases), &next, err));
+    TRY_OUT(names_create_locked(api, buf_slice(&r->next), &r->body, buf_slice(&aliases),
+                                r->view.index[r->at], &next, err));
     TRY_OUT(names_change_meta(api, r->view.index[r->at], hand_over, &h, err));
     if (!h.marked)
         rc = names_change_meta(api, next, unmark, &h, err);

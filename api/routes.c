@@ -4,6 +4,7 @@
 #include "api/routes.h"
 
 #include "api/handlers.h"
+#include "api/suggest.h"
 
 #define GET    (1u << API_GET)
 #define HEAD   (1u << API_HEAD)
@@ -43,6 +44,7 @@
     " refresh timeout wait_for_active_shards wait_for_completion requests_per_second slices "      \
     "scroll max_docs size conflicts "
 
+#define P_CACHE  " fielddata fields index query request "
 #define P_STATE  " wait_for_metadata_version wait_for_timeout "
 #define P_STREAM " verbose "
 #define P_NODES  " level types " P_STATS
@@ -53,11 +55,13 @@ static const struct route table[] = {
      "an active basic licence"},
     {GET, "/_cluster/health", cluster_health, ROUTE_READ,
      P_NAMES "level wait_for_status wait_for_nodes wait_for_active_shards wait_for_events "
-             "wait_for_no_relocating_shards wait_for_no_initializing_shards",
+             "wait_for_no_relocating_shards wait_for_no_initializing_shards "
+             "awareness_attribute",
      "health of the node"},
     {GET, "/_cluster/health/{index}", cluster_health, ROUTE_READ,
      P_NAMES "level wait_for_status wait_for_nodes wait_for_active_shards wait_for_events "
-             "wait_for_no_relocating_shards wait_for_no_initializing_shards",
+             "wait_for_no_relocating_shards wait_for_no_initializing_shards "
+             "awareness_attribute",
      "health of some indices"},
     {GET, "/_cat", cat_help, ROUTE_READ, P_CAT, "list of _cat endpoints"},
     {GET, "/_cat/health", cat_health, ROUTE_READ, P_CAT, "health as a table"},
@@ -107,6 +111,12 @@ static const struct route table[] = {
     {GET, "/{index}/_mapping", mapping_get, ROUTE_READ, P_NAMES, "mappings, as put"},
     {GET, "/_mappings", mapping_get, ROUTE_READ, P_NAMES, "mappings of all indices, as put"},
     {GET, "/{index}/_mappings", mapping_get, ROUTE_READ, P_NAMES, "mappings, as put"},
+    {GET, "/_mapping/field/{fields}", field_mapping_get, ROUTE_READ, P_NAMES,
+     "definitions of single fields, as put"},
+    {GET, "/{index}/_mapping/field/{fields}", field_mapping_get, ROUTE_READ, P_NAMES,
+     "definitions of single fields, as put"},
+    {GET, "/_resolve/index/{name}", resolve_get, ROUTE_READ, P_NAMES,
+     "indices, aliases and data streams that names stand for"},
     {PUT | POST, "/{index}/_mapping", mapping_put, ROUTE_WRITE | ROUTE_BODY,
      P_NAMES "write_index_only", "store a mapping"},
     {PUT | POST, "/{index}/_mappings", mapping_put, ROUTE_WRITE | ROUTE_BODY,
@@ -115,10 +125,18 @@ static const struct route table[] = {
      "nothing to do: writes are visible at once"},
     {GET | POST, "/{index}/_refresh", refresh_post, ROUTE_READ, P_NAMES "force",
      "nothing to do: writes are visible at once"},
+    {POST, "/_cache/clear", cache_clear_post, ROUTE_READ, P_NAMES P_CACHE,
+     "nothing to do: nothing is cached for queries"},
+    {POST, "/{index}/_cache/clear", cache_clear_post, ROUTE_READ, P_NAMES P_CACHE,
+     "nothing to do: nothing is cached for queries"},
     {GET | POST, "/_flush", flush_post, ROUTE_WRITE, P_NAMES "force wait_if_ongoing",
      "seal open blocks and make a checkpoint"},
     {GET | POST, "/{index}/_flush", flush_post, ROUTE_WRITE, P_NAMES "force wait_if_ongoing",
      "seal open blocks and make a checkpoint"},
+    /* Curator 5 does this before it closes an index. */
+    {GET | POST, "/_flush/synced", flush_post, ROUTE_WRITE, P_NAMES, "the same, for Curator 5"},
+    {GET | POST, "/{index}/_flush/synced", flush_post, ROUTE_WRITE, P_NAMES,
+     "the same, for Curator 5"},
     {GET | POST, "/_forcemerge", forcemerge_post, ROUTE_WRITE,
      P_NAMES "max_num_segments only_expunge_deletes flush wait_for_completion",
      "join short blocks, drop deleted documents"},
@@ -201,11 +219,24 @@ static const struct route table[] = {
      "the node; stats: its counters"},
     {GET, "/_nodes/{node}/{metric}", nodes_info, ROUTE_READ, P_NAMES P_NODES, "the same"},
     {GET, "/_nodes/{node}/{metric}/{part}", nodes_info, ROUTE_READ, P_NAMES P_NODES, "the same"},
+    {GET, "/_nodes/{node}/{metric}/{part}/{index_metric}", nodes_info, ROUTE_READ, P_NAMES P_NODES,
+     "the same"},
+    {GET, "/_nodes/hot_threads", refused_get, ROUTE_READ,
+     "threads interval snapshots type doc_type sort ignore_idle_threads timeout",
+     "refused: there is no JVM"},
+    {GET, "/_nodes/usage", refused_get, ROUTE_READ, "",
+     "refused: requests are counted in _metrics"},
+    {GET, "/_nodes/{node}/usage", refused_get, ROUTE_READ, "",
+     "refused: requests are counted in _metrics"},
+    {GET, "/_nodes/{node}/hot_threads", refused_get, ROUTE_READ,
+     "threads interval snapshots type doc_type sort ignore_idle_threads timeout",
+     "refused: there is no JVM"},
     {POST, "/{index}/_close", indices_close, ROUTE_WRITE, P_NAMES "wait_for_active_shards",
      "refuse single writes and reads of an index"},
     {POST, "/{index}/_open", indices_open, ROUTE_WRITE, P_NAMES "wait_for_active_shards",
      "allow them again"},
     {GET | HEAD, "/_alias", alias_get, ROUTE_READ, P_NAMES, "all aliases"},
+    {GET, "/_aliases", alias_get, ROUTE_READ, P_NAMES, "all aliases"},
     {GET, "/_alias/{name}", alias_get, ROUTE_READ, P_NAMES, "aliases and their indices"},
     {HEAD, "/_alias/{name}", alias_exists, ROUTE_READ, P_NAMES, "is there such an alias"},
     {GET, "/{index}/_alias", alias_get, ROUTE_READ, P_NAMES, "aliases of indices"},
@@ -258,6 +289,8 @@ static const struct route table[] = {
     {GET, "/_security/_authenticate", security_authenticate, ROUTE_READ, "", "who one is"},
     {GET, "/_security/user", security_user_get, ROUTE_READ, "with_profile_uid", "the users"},
     {GET, "/_security/user/{name}", security_user_get, ROUTE_READ, "with_profile_uid", "a user"},
+    {GET | POST, "/_security/user/_has_privileges", has_privileges_post, ROUTE_BODY, "",
+     "may one do this and that"},
     {PUT | POST, "/_security/api_key", api_key_post, ROUTE_WRITE | ROUTE_BODY, "refresh",
      "make an API key"},
     {GET, "/_security/api_key", api_key_get, ROUTE_READ,
@@ -269,8 +302,11 @@ static const struct route table[] = {
 
     {GET, "/_xpack", shipper_xpack, ROUTE_READ, "categories accept_enterprise",
      "no lifecycle management"},
+    {GET, "/_snapshot", shipper_none, ROUTE_READ, P_NAMES, "an empty object: no repositories"},
+    {GET, "/_snapshot/_all", shipper_none, ROUTE_READ, P_NAMES, "an empty object: no repositories"},
+    {GET, "/_remote/info", shipper_none, ROUTE_READ, "", "an empty object: no other clusters"},
     {GET, "/_cluster/settings", cluster_settings_get, ROUTE_READ, P_NAMES,
-     "settings put before; they are kept and echoed, nothing acts on them"},
+     "settings put before; two of them act"},
     {PUT, "/_cluster/settings", cluster_settings_put, ROUTE_WRITE | ROUTE_BODY, P_NAMES,
      "keep settings"},
     {GET, "/_cluster/state", cluster_state, ROUTE_READ, P_NAMES P_STATE,
@@ -288,9 +324,9 @@ static const struct route table[] = {
     {GET, "/{index}/_segments", segments_get, ROUTE_READ, P_NAMES "verbose",
      "segments, those of an index as one"},
     {GET, "/_recovery", recovery_get, ROUTE_READ, P_NAMES "detailed active_only",
-     "an empty object: nothing is being recovered"},
+     "how indices came: found at the start, or made since"},
     {GET, "/{index}/_recovery", recovery_get, ROUTE_READ, P_NAMES "detailed active_only",
-     "an empty object: nothing is being recovered"},
+     "how indices came: found at the start, or made since"},
     {GET, "/_cat/aliases", cat_aliases, ROUTE_READ, P_CAT, "aliases as a table"},
     {GET, "/_cat/aliases/{name}", cat_aliases, ROUTE_READ, P_CAT, "aliases as a table"},
     {GET, "/_cat/templates", cat_templates, ROUTE_READ, P_CAT, "templates as a table"},
@@ -303,6 +339,27 @@ static const struct route table[] = {
     {GET, "/_cat/master", cat_master, ROUTE_READ, P_CAT, "the node as a table"},
     {GET, "/_cat/cluster_manager", cat_master, ROUTE_READ, P_CAT, "the node as a table"},
     {GET, "/_cat/allocation", cat_allocation, ROUTE_READ, P_CAT, "disk space as a table"},
+    {GET, "/_cat/tasks", cat_tasks, ROUTE_READ,
+     P_CAT " detailed actions nodes node_id parent_task_id parent_task",
+     "running tasks as a table"},
+    {GET, "/_cat/thread_pool", cat_thread_pool, ROUTE_READ, P_CAT " size",
+     "queues of the workers as a table"},
+    {GET, "/_cat/thread_pool/{name}", cat_thread_pool, ROUTE_READ, P_CAT " size",
+     "queues of the workers as a table"},
+    {GET, "/_cat/component_templates", cat_component_templates, ROUTE_READ, P_CAT,
+     "component templates as a table"},
+    {GET, "/_cat/component_templates/{name}", cat_component_templates, ROUTE_READ, P_CAT,
+     "component templates as a table"},
+    {GET, "/_cat/pending_tasks", cat_pending_tasks, ROUTE_READ, P_CAT, "an empty table"},
+    {GET, "/_cat/plugins", cat_plugins, ROUTE_READ, P_CAT " include_bootstrap", "an empty table"},
+    {GET, "/_cat/nodeattrs", cat_nodeattrs, ROUTE_READ, P_CAT, "an empty table"},
+    {GET, "/_cat/fielddata", cat_fielddata, ROUTE_READ, P_CAT " fields", "an empty table"},
+    {GET, "/_cat/fielddata/{fields}", cat_fielddata, ROUTE_READ, P_CAT, "an empty table"},
+    {GET, "/_cat/repositories", cat_repositories, ROUTE_READ, P_CAT, "an empty table"},
+    {GET, "/_cat/recovery", cat_recovery, ROUTE_READ, P_CAT " active_only detailed index",
+     "how indices came, as a table"},
+    {GET, "/_cat/recovery/{index}", cat_recovery, ROUTE_READ, P_CAT " active_only detailed index",
+     "how indices came, as a table"},
     {GET, "/_cat/allocation/{node}", cat_allocation, ROUTE_READ, P_CAT, "disk space as a table"},
 
     {PUT | DELETE, "/{index}/_block/{block}", indices_block, ROUTE_WRITE, P_NAMES,
@@ -318,13 +375,18 @@ static const struct route table[] = {
     {GET | HEAD, "/_ilm/policy/{name}", policy_get, ROUTE_READ, P_NAMES, "a lifecycle policy"},
     {DELETE, "/_ilm/policy/{name}", policy_delete, ROUTE_WRITE, P_NAMES,
      "delete a lifecycle policy"},
-    {GET, "/_ilm/status", policy_status, ROUTE_READ, P_NAMES, "running"},
+    {GET, "/_ilm/status", policy_status, ROUTE_READ, P_NAMES,
+     "running, or stopped by lifecycle.poll_interval"},
+    {POST, "/_ilm/start", policy_start, ROUTE_READ, P_NAMES,
+     "it runs, unless lifecycle.poll_interval is 0"},
     {GET, "/{index}/_ilm/explain", policy_explain, ROUTE_READ, P_NAMES "only_managed only_errors",
      "policy and age of indices"},
 
     {GET, "/_ingest/pipeline", pipeline_get, ROUTE_READ, P_NAMES "summary", "all pipelines"},
     {GET | HEAD, "/_ingest/pipeline/{name}", pipeline_get, ROUTE_READ, P_NAMES "summary",
      "pipelines, as put"},
+    {GET | POST, "/_ingest/pipeline/_simulate", refused_get, ROUTE_READ, "verbose",
+     "refused: no processors run here"},
     {PUT, "/_ingest/pipeline/{name}", pipeline_put, ROUTE_WRITE | ROUTE_BODY, P_NAMES "if_version",
      "keep a pipeline; one with processors is refused"},
     {DELETE, "/_ingest/pipeline/{name}", pipeline_delete, ROUTE_WRITE, P_NAMES, "delete pipelines"},
@@ -410,17 +472,25 @@ static unsigned match_score(const char *pattern, const struct route_path *path)
     return *p == '\0' ? score : 0;
 }
 
+/* T3 */
+static unsigned methods_of(const struct route *route)
+{
+    bool head = (route->methods & GET) != 0 && (route->flags & (ROUTE_BODY | ROUTE_WRITE)) == 0;
+    return route->methods | (head ? HEAD : 0);
+}
+
 const struct route *route_find(const struct route_path *path, enum api_method method,
                                unsigned *allowed_out)
 {
     const struct route *found = NULL;
     unsigned best = 0, allowed = 0;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        unsigned score = match_score(table[i].pattern, path);
+        unsigned score = match_score(table[i].pattern, path) << 1;
         if (score == 0)
             continue;
-        allowed |= table[i].methods;
-        if (score > best && (table[i].methods & 1u << method) != 0) {
+        score |= (table[i].methods & 1u << method) != 0; /* a row of its own before another's */
+        allowed |= methods_of(&table[i]);
+        if (score > best && (methods_of(&table[i]) & 1u << method) != 0) {
             found = &table[i];
             best = score;
         }
@@ -444,4 +514,10 @@ static bool listed(const char *list, struct slice param)
 bool route_takes(const struct route *route, struct slice param)
 {
     return listed(P_COMMON, param) || listed(route->params, param);
+}
+
+void route_suggest(const struct route *route, struct slice param, struct buf *out)
+{
+    const char *const lists[] = {P_COMMON, route->params};
+    suggest(param, lists, ARRAY_LEN(lists), out);
 }

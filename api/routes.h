@@ -3,7 +3,8 @@
  *
  *   T1  segments are matched raw, before anything is decoded; a literal beats a variable.
  *   T2  "/{index}" alone never takes a segment that starts with '_' (but _all): that is an endpoint
- *       that is not there. */
+ *       that is not there.
+ *   T3  HEAD goes where GET goes, but not where a body is read or something is changed. */
 #ifndef STOWD_ROUTES_H
 #define STOWD_ROUTES_H
 
@@ -26,6 +27,8 @@ const struct route *route_find(const struct route_path *path, enum api_method me
 struct slice route_variable(const struct route *route, size_t i);
 /* Does the route take this query parameter? */
 bool route_takes(const struct route *route, struct slice param);
+/* Append " -> did you mean [x]?" for one that it does not take, or nothing. */
+void route_suggest(const struct route *route, struct slice param, struct buf *out);
 /* The whole table, for documentation and tests. */
 const struct route *route_table(size_t *count_out);
 

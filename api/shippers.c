@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What shippers ask for at start and can do without: each gets the answer that makes it go on. */
+/* What shippers and collectors ask for and can do without: each gets the answer that makes it go
+ * on.
+ */
 #include "api/handlers.h"
 
 static void reply_text(struct api_call *call, struct slice json)
@@ -11,4 +13,10 @@ static void reply_text(struct api_call *call, struct slice json)
 void shipper_xpack(struct api_call *call)
 {
     reply_text(call, SLICE_LIT("{\"features\":{\"ilm\":{\"available\":false,\"enabled\":false}}}"));
+}
+
+/* Snapshot repositories, other clusters: there are none. */
+void shipper_none(struct api_call *call)
+{
+    reply_text(call, SLICE_LIT("{}"));
 }

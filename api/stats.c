@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* _stats, in Elasticsearch's shape with a section "stow" of our own for each index: what the codec
  * makes of the documents, and what the index costs. */
+#include "api/stats.h"
+
 #include "api/handlers.h"
 #include "api/indices.h"
+#include "api/suggest.h"
 
 /* Sections of an answer, by the name that the path may ask for. */
 enum metric {
@@ -56,6 +59,10 @@ static void totals_add(struct totals *sum, const struct totals *one)
     sum->s.raw_bytes += one->s.raw_bytes;
     sum->s.block_raw_bytes += one->s.block_raw_bytes;
     sum->s.block_bytes += one->s.block_bytes;
+    sum->s.ids += one->s.ids;
+    sum->s.id_runs += one->s.id_runs;
+    sum->s.ids_flushed_bytes += one->s.ids_flushed_bytes;
+    sum->s.ids_merged_bytes += one->s.ids_merged_bytes;
     sum->s.blocks += one->s.blocks;
     sum->s.segments += one->s.segments;
     sum->s.indexed += one->s.indexed;
@@ -63,6 +70,9 @@ static void totals_add(struct totals *sum, const struct totals *one)
     sum->s.deletes += one->s.deletes;
     sum->s.gets += one->s.gets;
     sum->s.get_missing += one->s.get_missing;
+    sum->s.scrubbed_bytes += one->s.scrubbed_bytes;
+    sum->s.scrub_damaged += one->s.scrub_damaged;
+    sum->s.dictionary_bytes += one->s.dictionary_bytes;
     for (int i = 0; i < REGISTRY_OPS; i++)
         sum->ops[i] += one->ops[i];
 }
@@ -163,6 +173,44 @@ static void put_sections(struct buf *out, unsigned metrics, const struct totals 
     }
 }
 
+/* How an index stands with a dictionary, and why it has none. */
+static void put_dictionary(struct buf *out, const struct index_stats *s,
+                           const struct codec_spec *spec)
+{
+    static const char *const reasons[] = {
+        [DICT_TOO_LITTLE] = "too few samples",
+        [DICT_NOTHING] = "nothing to learn: the samples are equal or random",
+        [DICT_NO_GAIN] = "it would be larger than what it saves",
+    };
+    const char *state = "learning";
+    if (spec->codec != CODEC_ZSTD || !spec->dictionary)
+        state = "none";
+    else if (s->dictionary != 0)
+        state = "active";
+    else if (s->dictionary_outcome < ARRAY_LEN(reasons) && reasons[s->dictionary_outcome] != NULL)
+        state = "failed";
+    json_cstr(out, "dictionary_state", state);
+    if (strcmp(state, "failed") == 0)
+        json_cstr(out, "dictionary_reason", reasons[s->dictionary_outcome]);
+    if (strcmp(state, "active") == 0)
+        json_cstr(out, "dictionary_origin",
+                  s->dictionary_outcome == DICT_FOLLOWED ? "predecessor" : "trained");
+}
+
+/* The id index. Write amplification: bytes written to runs, over those of their first writing. */
+static void put_ids(struct buf *out, const struct index_stats *s)
+{
+    double written = (double)s->ids_flushed_bytes + (double)s->ids_merged_bytes;
+    json_key(out, "ids");
+    buf_put_byte(out, '{');
+    json_uint(out, "entries", s->ids);
+    json_uint(out, "runs", s->id_runs);
+    json_uint(out, "flushed_bytes", s->ids_flushed_bytes);
+    json_uint(out, "merged_bytes", s->ids_merged_bytes);
+    buf_printf(out, ",\"write_amplification\":%.3f}",
+               s->ids_flushed_bytes == 0 ? 1.0 : written / (double)s->ids_flushed_bytes);
+}
+
 static void put_stow(struct buf *out, const struct totals *t, const struct codec_spec *spec)
 {
     double ratio =
@@ -179,12 +227,24 @@ static void put_stow(struct buf *out, const struct totals *t, const struct codec
     json_uint(out, "compressed_bytes", t->s.block_bytes);
     json_uint(out, "dictionary", t->s.dictionary);
     json_uint(out, "dictionary_bytes", t->s.dictionary_bytes);
+    if (spec != NULL)
+        put_dictionary(out, &t->s, spec);
     buf_printf(out, ",\"ratio\":%.3f", ratio);
     json_uint(out, "disk_bytes", t->s.disk_bytes);
     json_uint(out, "catalog_bytes", t->s.catalog_bytes);
     json_uint(out, "memory_bytes", t->s.memory_bytes);
     json_uint(out, "blocks", t->s.blocks);
     json_uint(out, "segments", t->s.segments);
+    put_ids(out, &t->s);
+    json_key(out, "scrub");
+    buf_put_byte(out, '{');
+    json_uint(out, "verified_bytes", t->s.scrubbed_bytes);
+    json_uint(out, "damaged_blocks", t->s.scrub_damaged);
+    if (spec != NULL) {
+        json_uint(out, "passes", t->s.scrub_passes);
+        json_uint(out, "last_pass_in_millis", t->s.scrub_passed_s * 1000);
+    }
+    buf_put_byte(out, '}');
     buf_put_byte(out, '}');
 }
 
@@ -246,50 +306,19 @@ static void put_index(struct buf *out, const struct api *api, unsigned metrics, 
 }
 
 /* ---- reading the request */
-/* Edits from a to b, at most some characters long. */
-static size_t distance(struct slice a, const char *b)
-{
-    size_t row[32], n = strlen(b);
-    if (a.len > 30 || n > 30)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a.len; i++) {
-        size_t corner = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t change = corner + (a.ptr[i - 1] != (uint8_t)b[j - 1]);
-            size_t shorter = row[j] < row[j - 1] ? row[j] : row[j - 1];
-            corner = row[j];
-            row[j] = change < shorter + 1 ? change : shorter + 1;
-        }
-    }
-    return row[n];
-}
-
 static void reply_metric(struct api_call *call, struct slice metric)
 {
-    const char *best = NULL;
-    size_t least = 3;
-    for (unsigned m = 0; m < METRICS; m++) {
-        size_t d = distance(metric, metric_names[m]);
-        if (d < least) {
-            least = d;
-            best = metric_names[m];
-        }
-    }
+    struct buf hint = {0};
+    suggest(metric, metric_names, METRICS, &hint);
     reply_error(call, 400, "illegal_argument_exception",
-                "request [%.*s] contains unrecognized metric: [%.*s]%s%s%s", SLICE_FMT(call->path),
-                SLICE_FMT(metric), best == NULL ? "" : " -> did you mean [",
-                best == NULL ? "" : best, best == NULL ? "" : "]?");
+                "request [%.*s] contains unrecognized metric: [%.*s]%.*s", SLICE_FMT(call->path),
+                SLICE_FMT(metric), (int)hint.len, (const char *)hint.ptr);
+    buf_done(&hint);
 }
 
-static bool read_metrics(struct api_call *call, unsigned *metrics_out)
+bool stats_metrics_read(struct api_call *call, struct slice list, unsigned *metrics_out)
 {
-    struct slice list = call_part(call, "metric");
     unsigned metrics = 0;
-    if (list.len == 0)
-        list = call_param(call, "metric");
     if (list.len == 0)
         list = SLICE_LIT("_all");
     for (size_t at = 0; at <= list.len;) {
@@ -310,6 +339,30 @@ static bool read_metrics(struct api_call *call, unsigned *metrics_out)
     return true;
 }
 
+void stats_put_node(const struct api *api, const struct names_list *list, unsigned metrics,
+                    bool indices, struct buf *out)
+{
+    struct totals sum, one;
+    memset(&sum, 0, sizeof sum);
+    for (size_t i = 0; i < list->count; i++) {
+        totals_get(api, list->index[i], &one);
+        totals_add(&sum, &one);
+    }
+    put_sections(out, metrics, &sum);
+    if (!indices)
+        return;
+    json_key(out, "indices");
+    buf_put_byte(out, '{');
+    for (size_t i = 0; i < list->count; i++) {
+        totals_get(api, list->index[i], &one);
+        json_key(out, index_name(list->index[i]));
+        buf_put_byte(out, '{');
+        put_sections(out, metrics, &one);
+        buf_put_byte(out, '}');
+    }
+    buf_put_byte(out, '}');
+}
+
 static bool read_level(struct api_call *call, bool *indices, bool *shards)
 {
     struct slice level = call_param(call, "level");
@@ -328,11 +381,14 @@ void stats_get(struct api_call *call)
 {
     struct names_options options = {.allow_no_indices = true, .expand = EXPAND_OPEN};
     struct totals sum, one;
+    struct slice asked = call_part(call, "metric");
     struct names_list list;
     bool indices, shards;
     unsigned metrics;
+    if (asked.len == 0)
+        asked = call_param(call, "metric");
     if (!call_bool(call, "forbid_closed_indices", true, &options.forbid_closed) ||
-        !read_metrics(call, &metrics) || !read_level(call, &indices, &shards) ||
+        !stats_metrics_read(call, asked, &metrics) || !read_level(call, &indices, &shards) ||
         !names_resolve_or_reply(call, &options, &list))
         return;
     memset(&sum, 0, sizeof sum);

@@ -59,7 +59,8 @@ static enum rc make_backing(struct api *api, struct slice stream, uint64_t gener
         TRY_OUT(err_set(err, RC_NOMEM, 0, "out of memory for a data stream"));
     TRY_OUT(names_check(buf_slice(&name), err));
     TRY_OUT(settings_set(&draft->settings, "index.hidden", SLICE_LIT("true"), err));
-    struct creation creation = {buf_slice(&name), buf_slice(&extra), true};
+    struct creation creation = {
+        .name = buf_slice(&name), .extra = buf_slice(&extra), .follows = true, .stream = stream};
     rc = create_locked(api, &creation, draft, out, err);
 out:
     buf_done(&name);

@@ -2,16 +2,31 @@
 /* Jobs (tasks.h) and their endpoints. */
 #include "api/tasks.h"
 
+#include "api/access.h"
+#include "api/cat.h"
 #include "api/handlers.h"
 #include "api/names.h"
+#include "api/nodes.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define RUNNING_MAX     20
 #define ENDED_MAX       100
 #define DESCRIPTION_MAX 1000
+/* The request that lists is a task, too. */
+#define SELF_ACTION "cluster:monitor/tasks/lists"
+
+static const struct {
+    const char *action;
+    bool copies; /* its status counts documents, else indices */
+} KINDS[JOB_KINDS] = {
+    [JOB_REINDEX] = {"indices:data/write/reindex", true},
+    [JOB_DELETE_BY_QUERY] = {"indices:data/write/delete/byquery", true},
+    [JOB_FORCEMERGE] = {"indices:admin/forcemerge", false},
+};
 
 /* A call of GET _tasks/{id}?wait_for_completion. */
 struct waiter {
@@ -23,8 +38,9 @@ struct job {
     struct job *next;
     struct jobs *jobs;
     uint64_t id;
-    const char *action;
+    enum job_kind kind;
     struct buf description, opaque_id;
+    struct buf owner, key; /* J4: name of the user and id of the key that began it, or empty */
     uint64_t started_ms, started_ns;
     _Atomic bool cancelled;
     /* guarded by jobs.lock */
@@ -62,6 +78,8 @@ static void job_free(struct job *job)
 {
     buf_done(&job->description);
     buf_done(&job->opaque_id);
+    buf_done(&job->owner);
+    buf_done(&job->key);
     buf_done(&job->text);
     free(job);
 }
@@ -96,20 +114,29 @@ void jobs_destroy(struct jobs *jobs)
 
 /* ---- for whoever runs one */
 
-enum rc job_begin(struct jobs *jobs, const char *action, struct slice description,
-                  struct slice opaque_id, struct job **out, struct err *err)
+enum rc job_begin(const struct api_call *call, enum job_kind kind, struct slice description,
+                  struct job **out, struct err *err)
 {
+    struct jobs *jobs = call->api->jobs;
     struct job *job = calloc(1, sizeof *job);
     if (job == NULL)
         return err_set(err, RC_NOMEM, 0, "out of memory for a task");
     if (description.len > DESCRIPTION_MAX)
         description.len = DESCRIPTION_MAX;
     job->jobs = jobs;
-    job->action = action;
+    job->kind = kind;
     job->started_ms = clock_ms();
     job->started_ns = clock_ns();
     buf_put_slice(&job->description, description);
-    buf_put_slice(&job->opaque_id, opaque_id);
+    buf_put_slice(&job->opaque_id, call->opaque_id);
+    if (call->user != NULL)
+        buf_put_str(&job->owner, call->user->name);
+    if (call->key != NULL)
+        buf_put_str(&job->key, call->key->id);
+    if (job->owner.failed || job->key.failed) { /* a job without an owner would be nobody's */
+        job_free(job);
+        return err_set(err, RC_NOMEM, 0, "out of memory for a task");
+    }
     pthread_mutex_lock(&jobs->lock);
     bool full = jobs->running_count >= RUNNING_MAX, stopping = jobs->stopping;
     if (!full && !stopping) {
@@ -144,6 +171,15 @@ void job_set(struct job *job, const struct job_counts *counts)
 void job_name(const struct job *job, char name[static 48])
 {
     snprintf(name, 48, "%.24s:%llu", job->jobs->node, (unsigned long long)job->id);
+}
+
+void job_reply_name(struct api_call *call, const char *name)
+{
+    struct buf *out = reply_json(call, 200);
+    buf_put_byte(out, '{');
+    json_cstr(out, "task", name);
+    buf_put_byte(out, '}');
+    api_finish(call);
 }
 
 uint64_t job_took_ms(const struct job *job)
@@ -186,11 +222,16 @@ static void put_job(const struct job *job, bool detailed, struct buf *out)
     json_cstr(out, "node", job->jobs->node);
     json_uint(out, "id", job->id);
     json_cstr(out, "type", "transport");
-    json_cstr(out, "action", job->action);
+    json_cstr(out, "action", KINDS[job->kind].action);
     if (detailed) {
         json_key(out, "status");
         buf_put_byte(out, '{');
-        job_put_counts(&job->counts, true, out);
+        if (KINDS[job->kind].copies) {
+            job_put_counts(&job->counts, true, out);
+        } else {
+            json_uint(out, "total", job->counts.total);
+            json_uint(out, "completed", job->counts.updated);
+        }
         buf_put_byte(out, '}');
         json_str(out, "description", buf_slice(&job->description));
     }
@@ -289,7 +330,7 @@ static void put_node(const struct api *api, struct buf *out)
     buf_put_byte(out, '{');
 }
 
-/* The request that lists is a task, too; Elasticsearch shows it. */
+/* As Elasticsearch shows it. */
 static void put_self(const struct jobs *jobs, uint64_t id, const struct api_call *call,
                      struct buf *out)
 {
@@ -297,7 +338,7 @@ static void put_self(const struct jobs *jobs, uint64_t id, const struct api_call
     json_cstr(out, "node", jobs->node);
     json_uint(out, "id", id);
     json_cstr(out, "type", "direct");
-    json_cstr(out, "action", "cluster:monitor/tasks/lists");
+    json_cstr(out, "action", SELF_ACTION);
     json_uint(out, "start_time_in_millis", clock_ms());
     json_uint(out, "running_time_in_nanos", clock_ns() - call->started_ns);
     json_bool(out, "cancellable", false);
@@ -325,16 +366,41 @@ static bool action_wanted(struct slice list, const char *action)
     return false;
 }
 
-/* The jobs that the call names: by id, or by its action globs. Under the lock. */
+/* J4 */
+static bool may_see(const struct api_call *call, const struct job *job)
+{
+    if (access_may_all(call, USERS_MANAGE))
+        return true;
+    return slice_is(buf_slice(&job->owner), call->user->name) &&
+           (call->key == NULL || slice_is(buf_slice(&job->key), call->key->id));
+}
+
+/* The jobs that the call names: by id, by its action globs, by node; those it may see. Under the
+ * lock. */
 struct choice {
+    const struct api_call *call;
     struct slice actions;
     uint64_t id; /* 0: any */
+    bool none;   /* of another node, or children of a task: there are none */
 };
+
+static struct choice choice_of(const struct api_call *call)
+{
+    struct slice nodes = call_param(call, "nodes");
+    if (nodes.len == 0)
+        nodes = call_param(call, "node_id");
+    return (struct choice){
+        .call = call,
+        .actions = call_param(call, "actions"),
+        .none = !node_named(call->api, nodes) || call_param(call, "parent_task_id").len != 0 ||
+                call_param(call, "parent_task").len != 0,
+    };
+}
 
 static bool chosen(const struct choice *choice, const struct job *job)
 {
-    return (choice->id == 0 || choice->id == job->id) &&
-           action_wanted(choice->actions, job->action);
+    return !choice->none && (choice->id == 0 || choice->id == job->id) &&
+           action_wanted(choice->actions, KINDS[job->kind].action) && may_see(choice->call, job);
 }
 
 enum grouping { BY_NODE, BY_PARENT, BY_NONE };
@@ -360,7 +426,7 @@ static void put_list(struct api_call *call, const struct choice *choice, enum gr
         put_job(j, detailed, out);
         n++;
     }
-    if (self && choice->id == 0 && action_wanted(choice->actions, "cluster:monitor/tasks/lists")) {
+    if (self && !choice->none && choice->id == 0 && action_wanted(choice->actions, SELF_ACTION)) {
         uint64_t id = ++jobs->last_id;
         snprintf(key, sizeof key, "%.24s:%llu", jobs->node, (unsigned long long)id);
         if (grouping != BY_NONE)
@@ -386,7 +452,7 @@ static bool read_grouping(struct api_call *call, enum grouping *out)
 void tasks_list(struct api_call *call)
 {
     struct jobs *jobs = call->api->jobs;
-    struct choice choice = {call_param(call, "actions"), 0};
+    struct choice choice = choice_of(call);
     enum grouping grouping;
     bool detailed;
     if (!read_grouping(call, &grouping) || !call_bool(call, "detailed", false, &detailed))
@@ -419,11 +485,11 @@ static bool read_id(struct api_call *call, uint64_t *out)
     return false;
 }
 
-static struct job *find(struct job *list, uint64_t id)
+static struct job *find(const struct api_call *call, struct job *list, uint64_t id)
 {
     while (list != NULL && list->id != id)
         list = list->next;
-    return list;
+    return list != NULL && may_see(call, list) ? list : NULL;
 }
 
 static void reply_none(struct api_call *call)
@@ -444,12 +510,12 @@ void tasks_get(struct api_call *call)
     if (w == NULL || !call_bool(call, "wait_for_completion", false, &wait) || !read_id(call, &id))
         return;
     pthread_mutex_lock(&jobs->lock);
-    struct job *job = find(jobs->running, id);
+    struct job *job = find(call, jobs->running, id);
     bool waiting = job != NULL && wait;
     if (waiting) {
         *w = (struct waiter){job->waiters, call};
         job->waiters = w;
-    } else if (job != NULL || (job = find(jobs->ended, id)) != NULL) {
+    } else if (job != NULL || (job = find(call, jobs->ended, id)) != NULL) {
         put_answer(job, reply_json(call, 200));
     }
     pthread_mutex_unlock(&jobs->lock);
@@ -463,13 +529,13 @@ void tasks_get(struct api_call *call)
 void tasks_cancel(struct api_call *call)
 {
     struct jobs *jobs = call->api->jobs;
-    struct choice choice = {call_param(call, "actions"), 0};
+    struct choice choice = choice_of(call);
     bool missing = false;
     if (call_part(call, "task_id").len != 0 && !read_id(call, &choice.id))
         return;
     struct buf *out = reply_json(call, 200);
     pthread_mutex_lock(&jobs->lock);
-    if (choice.id != 0 && find(jobs->running, choice.id) == NULL)
+    if (choice.id != 0 && find(call, jobs->running, choice.id) == NULL)
         missing = true;
     for (struct job *j = jobs->running; j != NULL; j = j->next)
         if (chosen(&choice, j))
@@ -488,7 +554,7 @@ void tasks_cancel(struct api_call *call)
 void tasks_rethrottle(struct api_call *call)
 {
     struct jobs *jobs = call->api->jobs;
-    struct choice choice = {SLICE_NONE, 0};
+    struct choice choice = {.call = call};
     if (call_param(call, "requests_per_second").len == 0) {
         reply_error(call, 400, "illegal_argument_exception",
                     "requests_per_second is a required parameter");
@@ -501,4 +567,109 @@ void tasks_rethrottle(struct api_call *call)
     put_list(call, &choice, BY_NODE, true, false, out);
     pthread_mutex_unlock(&jobs->lock);
     api_finish(call);
+}
+
+/* ---- _cat/tasks */
+
+static const struct cat_column task_columns[] = {
+    {"id", "", "id of the task with the node", true, false},
+    {"action", "ac", "task action", false, false},
+    {"task_id", "ti", "unique task id", false, false},
+    {"parent_task_id", "pti", "parent task id", false, false},
+    {"type", "ty", "task type", false, false},
+    {"start_time", "start", "start time in ms", false, true},
+    {"timestamp", "ts,hms,hhmmss", "start time in HH:MM:SS", false, false},
+    {"running_time_ns", "time", "running time ns", true, true},
+    {"running_time", "time", "running time", false, true},
+    {"node_id", "ni", "unique node id", true, false},
+    {"ip", "i", "ip address", false, false},
+    {"port", "po", "bound transport port", true, true},
+    {"node", "n", "node name", false, false},
+    {"version", "v", "es version", true, false},
+    {"x_opaque_id", "x", "X-Opaque-ID header", true, false},
+    {"description", "desc", "task action", false, false},
+};
+
+struct task_row {
+    uint64_t id, started_ms, ran_ns;
+    const char *type, *action;
+    struct slice opaque_id, description;
+};
+
+static void cat_slice(struct cat_table *table, struct slice text)
+{
+    char copy[DESCRIPTION_MAX + 1];
+    snprintf(copy, sizeof copy, "%.*s", SLICE_FMT(text));
+    cat_text(table, copy);
+}
+
+/* "830micros", "12.4ms", "3.1s", "5.2m" */
+static void put_time(struct cat_table *table, uint64_t ns)
+{
+    double n = (double)ns;
+    char text[32];
+    snprintf(text, sizeof text,
+             ns < 1000000       ? "%.1fmicros"
+             : ns < 1000000000  ? "%.1fms"
+             : ns < 60000000000 ? "%.1fs"
+                                : "%.1fm",
+             ns < 1000000       ? n / 1e3
+             : ns < 1000000000  ? n / 1e6
+             : ns < 60000000000 ? n / 1e9
+                                : n / 6e10);
+    cat_text(table, text);
+}
+
+static void put_row(struct cat_table *table, const struct api *api, const struct task_row *row,
+                    bool detailed)
+{
+    time_t started = (time_t)(row->started_ms / 1000);
+    char id[48], clock[16];
+    struct tm tm;
+    gmtime_r(&started, &tm);
+    strftime(clock, sizeof clock, "%H:%M:%S", &tm);
+    snprintf(id, sizeof id, "%.24s:%llu", api->jobs->node, (unsigned long long)row->id);
+    cat_text(table, id);
+    cat_text(table, row->action);
+    cat_text(table, id);
+    cat_text(table, "-");
+    cat_text(table, row->type);
+    cat_number(table, row->started_ms);
+    cat_text(table, clock);
+    cat_number(table, row->ran_ns);
+    put_time(table, row->ran_ns);
+    cat_text(table, api->jobs->node);
+    cat_text(table, "127.0.0.1");
+    cat_empty(table);
+    cat_text(table, api->o.node_name);
+    cat_text(table, api->o.identity_version);
+    cat_slice(table, row->opaque_id);
+    if (detailed)
+        cat_slice(table, row->description);
+}
+
+void cat_tasks(struct api_call *call)
+{
+    struct jobs *jobs = call->api->jobs;
+    struct choice choice = choice_of(call);
+    struct cat_table table;
+    bool detailed;
+    if (!call_bool(call, "detailed", false, &detailed))
+        return;
+    cat_begin(&table, task_columns, ARRAY_LEN(task_columns) - (detailed ? 0 : 1));
+    pthread_mutex_lock(&jobs->lock);
+    for (const struct job *j = jobs->running; j != NULL; j = j->next)
+        if (chosen(&choice, j))
+            put_row(&table, call->api,
+                    &(struct task_row){j->id, j->started_ms, clock_ns() - j->started_ns,
+                                       "transport", KINDS[j->kind].action, buf_slice(&j->opaque_id),
+                                       buf_slice(&j->description)},
+                    detailed);
+    if (!choice.none && action_wanted(choice.actions, SELF_ACTION))
+        put_row(&table, call->api,
+                &(struct task_row){++jobs->last_id, clock_ms(), clock_ns() - call->started_ns,
+                                   "direct", SELF_ACTION, call->opaque_id, SLICE_NONE},
+                detailed);
+    pthread_mutex_unlock(&jobs->lock);
+    cat_reply(call, &table);
 }

@@ -14,6 +14,7 @@ void draft_done(struct draft *draft)
     buf_done(&draft->mappings);
     buf_done(&draft->aliases);
     buf_done(&draft->template);
+    buf_done(&draft->from);
     buf_done(&draft->lifecycle);
 }
 
@@ -73,7 +74,7 @@ static bool pattern_matches(struct json_value pattern, struct slice index)
 }
 
 /* index_patterns: a string or a list; Elasticsearch before 6 called it "template". */
-static bool template_matches(struct json_value object, struct slice index)
+bool templates_match(struct json_value object, struct slice index)
 {
     struct json_value patterns, one;
     if (!json_find(object, "index_patterns", &patterns) &&
@@ -199,7 +200,7 @@ static enum rc pick_index_template(struct slice name, struct slice body, void *a
     struct pick *pick = arg;
     struct json_value object = json_root(body);
     int64_t rank = templates_rank(object, "priority");
-    if (template_matches(object, pick->index) && (!pick->found || rank > pick->rank))
+    if (templates_match(object, pick->index) && (!pick->found || rank > pick->rank))
         pick_take(pick, name, body, rank);
     return pick->body.failed ? RC_NOMEM : RC_OK;
 }
@@ -210,7 +211,7 @@ static enum rc pick_legacy(struct slice name, struct slice body, void *arg)
     struct pick *pick = arg;
     struct json_value object = json_root(body);
     int64_t rank = templates_rank(object, "order");
-    if (!template_matches(object, pick->index))
+    if (!templates_match(object, pick->index))
         return RC_OK;
     if (!pick->first &&
         (rank < pick->after ||
@@ -276,6 +277,7 @@ enum rc templates_apply(struct api *api, struct slice index, struct draft *draft
     TRY_OUT(store_meta_each(api->o.store, 'i', pick_index_template, &pick, err));
     if (pick.found) {
         buf_put_slice(&draft->template, buf_slice(&pick.name));
+        buf_put_slice(&draft->from, buf_slice(&pick.body));
         rc = templates_compose(api, json_root(buf_slice(&pick.body)), index, draft, err);
         goto out;
     }
@@ -285,6 +287,8 @@ enum rc templates_apply(struct api *api, struct slice index, struct draft *draft
             break;
         struct names_body parts = templates_parts(json_root(buf_slice(&pick.body)));
         TRY_OUT(draft_add(draft, &parts, index, err));
+        draft->from.len = 0;
+        buf_put_slice(&draft->from, buf_slice(&pick.body));
         pick.after = pick.rank;
         pick.name_after.len = 0;
         buf_put_slice(&pick.name_after, buf_slice(&pick.name));

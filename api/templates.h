@@ -16,6 +16,7 @@ struct draft {
     struct buf mappings; /* JSON object, or empty */
     struct buf aliases;
     struct buf template; /* name of the index template that counted, or empty */
+    struct buf from;     /* body of the template that counted, of legacy ones the last; or empty */
     bool stream;         /* it makes data streams */
     bool stream_hidden;
     struct buf lifecycle; /* of a data stream: JSON object, or empty */
@@ -34,6 +35,8 @@ bool templates_overlap(struct json_value a, struct json_value b);
 struct names_body templates_parts(struct json_value object);
 /* "priority" or "order" of a template; 0 when there is none. */
 int64_t templates_rank(struct json_value object, const char *key);
+/* Does a template match an index name? */
+bool templates_match(struct json_value object, struct slice index);
 /* Lay the templates that match an index name into an empty draft. */
 MUST_CHECK enum rc templates_apply(struct api *api, struct slice index, struct draft *draft,
                                    struct err *err);

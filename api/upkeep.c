@@ -3,6 +3,7 @@
 #include "api/handlers.h"
 #include "api/indices.h"
 #include "api/search.h"
+#include "api/tasks.h"
 
 #include <stdlib.h>
 
@@ -13,9 +14,8 @@ static bool resolve(struct api_call *call, struct names_list *list)
     return names_resolve_or_reply(call, &options, list);
 }
 
-static void reply_shards(struct api_call *call, const struct names_list *list)
+static void put_answer(const struct names_list *list, struct buf *out)
 {
-    struct buf *out = reply_json(call, 200);
     buf_put_byte(out, '{');
     shards_put(list, true, false, out);
     buf_put_byte(out, '}');
@@ -29,67 +29,99 @@ void refresh_post(struct api_call *call)
         return;
     for (size_t i = 0; i < list.count; i++)
         registry_count(call->api->names, list.index[i], REGISTRY_REFRESH);
-    reply_shards(call, &list);
+    put_answer(&list, reply_json(call, 200));
     names_list_done(&list);
     api_finish(call);
 }
 
-/* ---- flush and merge: one index after the other, answered when the last one is done */
+/* Nothing of what other daemons cache for queries is there; the cache of blocks stays. */
+void cache_clear_post(struct api_call *call)
+{
+    struct names_list list;
+    if (!resolve(call, &list))
+        return;
+    put_answer(&list, reply_json(call, 200));
+    names_list_done(&list);
+    api_finish(call);
+}
+
+/* ---- flush and merge: one index after the other, answered when the last one is done. A merge is a
+ * job, and its client need not wait. */
 struct round {
+    struct api *api;
+    struct api_call *call; /* NULL: nobody waits */
+    struct job *job;       /* NULL: a flush */
     struct names_list list;
     size_t at;
-    bool merge;
 };
 
-static void round_free(struct api_call *call)
+static void round_end(struct round *round, enum rc rc, const struct err *err)
 {
-    struct round *round = call->state;
+    struct api_call *call = round->call;
+    struct buf text = {0};
+    if (rc != RC_OK) {
+        error_object(&text, error_type(round->api, rc), slice_str(err->msg), SLICE_NONE);
+    } else {
+        put_answer(&round->list, &text);
+        if (round->at < round->list.count) {
+            text.len--;
+            json_cstr(&text, "canceled", "by user request");
+            buf_put_byte(&text, '}');
+        }
+    }
+    if (round->job != NULL)
+        job_end(round->job, buf_slice(&text), rc != RC_OK);
     names_list_done(&round->list);
     free(round);
+    if (call != NULL && rc == RC_OK) {
+        buf_put_slice(reply_json(call, 200), buf_slice(&text));
+        api_finish(call);
+    } else if (call != NULL) {
+        reply_rc(call, rc, err);
+    }
+    buf_done(&text);
 }
 
 static void round_step(void *arg, enum rc rc, const struct err *err)
 {
-    struct api_call *call = arg;
-    struct round *round = call->state;
+    struct round *round = (struct round *)arg;
+    struct job *job = round->job;
+    struct api *api = round->api;
+    struct job_counts counts = {.total = round->list.count, .updated = round->at};
     if (rc == RC_NOT_FOUND) /* deleted meanwhile */
         rc = RC_OK;
-    if (rc != RC_OK) {
-        reply_rc(call, rc, err);
-        return;
-    }
-    if (round->at == round->list.count) {
-        reply_shards(call, &round->list);
-        api_finish(call);
+    if (job != NULL)
+        job_set(job, &counts);
+    if (rc != RC_OK || round->at == round->list.count || (job != NULL && job_cancelled(job))) {
+        round_end(round, rc, err);
         return;
     }
     struct index *index = round->list.index[round->at++];
-    registry_count(call->api->names, index, round->merge ? REGISTRY_MERGE : REGISTRY_FLUSH);
-    if (round->merge)
-        store_merge(call->api->o.store, index, round_step, call);
+    registry_count(api->names, index, job != NULL ? REGISTRY_MERGE : REGISTRY_FLUSH);
+    if (job != NULL)
+        store_merge(api->o.store, index, round_step, round);
     else
-        store_flush(call->api->o.store, index, round_step, call);
+        store_flush(api->o.store, index, round_step, round);
 }
 
-static void round_start(struct api_call *call, bool merge)
+/* Neither call nor job yet. NULL: replied. */
+static struct round *round_of(struct api_call *call)
 {
     struct round *round = calloc(1, sizeof *round);
     if (round == NULL) {
         reply_rc(call, RC_NOMEM, NULL);
-        return;
+        return NULL;
     }
-    if (!resolve(call, &round->list)) {
-        free(round);
-        return;
-    }
-    round->merge = merge;
-    call->state = round;
-    call->state_free = round_free;
-    round_step(call, RC_OK, NULL);
+    round->api = call->api;
+    if (resolve(call, &round->list))
+        return round;
+    free(round);
+    return NULL;
 }
 
 void flush_post(struct api_call *call)
 {
+    struct round *round;
     bool force, wait;
     if (!call_bool(call, "force", false, &force) ||
         !call_bool(call, "wait_if_ongoing", true, &wait))
@@ -97,20 +129,46 @@ void flush_post(struct api_call *call)
     if (force && !wait)
         reply_error(call, 400, "action_request_validation_exception",
                     "Validation Failed: 1: wait_if_ongoing must be true for a force flush;");
-    else
-        round_start(call, false);
+    else if ((round = round_of(call)) != NULL) {
+        round->call = call;
+        round_step(round, RC_OK, NULL);
+    }
 }
 
 void forcemerge_post(struct api_call *call)
 {
-    bool expunge;
-    if (!call_bool(call, "only_expunge_deletes", false, &expunge))
+    struct buf text = {0};
+    struct err err = {RC_OK, 0, ""};
+    char name[48];
+    bool expunge, wait;
+    if (!call_bool(call, "only_expunge_deletes", false, &expunge) ||
+        !call_bool(call, "wait_for_completion", true, &wait))
         return;
     if (expunge && call_has(call, "max_num_segments"))
         reply_header(call, "Warning", "299 - \"%s\"",
                      "setting only_expunge_deletes and max_num_segments at the same time is "
                      "deprecated and will be rejected in a future version");
-    round_start(call, true);
+    struct round *round = round_of(call);
+    if (round == NULL)
+        return;
+    struct slice index = call_part(call, "index");
+    BUF_PUT_LIT(&text, "Force-merge indices [");
+    buf_put_slice(&text, index.len == 0 ? SLICE_LIT("_all") : index);
+    buf_put_byte(&text, ']');
+    enum rc rc = job_begin(call, JOB_FORCEMERGE, buf_slice(&text), &round->job, &err);
+    buf_done(&text);
+    if (rc != RC_OK) {
+        names_list_done(&round->list);
+        free(round);
+        reply_rc(call, rc, &err);
+        return;
+    }
+    job_name(round->job, name);
+    if (wait)
+        round->call = call;
+    round_step(round, RC_OK, NULL);
+    if (!wait)
+        job_reply_name(call, name);
 }
 
 /* ---- count */

@@ -22,7 +22,7 @@
 /* A columnar block closes by what it is packed to before compression, as a get takes as long as
  * that is to decompress, within bounds of its raw bytes. */
 #define DEFAULT_PACKED_BYTES      (48 * KIB)
-#define DEFAULT_PACKED_BYTES_BEST (96 * KIB)
+#define DEFAULT_PACKED_BYTES_BEST (192 * KIB)
 #define DEFAULT_BLOCK_BYTES_MIN   (64 * KIB)
 #define DEFAULT_BLOCK_BYTES       (512 * KIB)
 #define DEFAULT_BLOCK_BYTES_BEST  (1 * MIB)

@@ -54,6 +54,7 @@ enum rc guard_decide(const struct config *config, int listen_fd, struct guard *o
     if (guard.on && !local && !certificate)
         log_event(LOG_WARN, "security: passwords pass the network unencrypted, see "
                             "http.tls.certificate");
+    guard.local = local;
     *out = guard;
     return RC_OK;
 }

@@ -7,6 +7,7 @@
 
 struct guard {
     bool on;
+    bool local; /* only this machine can reach the daemon */
     char users_file[4096];
 };
 

@@ -240,10 +240,13 @@ static enum rc open_store(struct err *err)
         .segment_bytes = config->storage_segment_size,
         .reserve_bytes = reserve_bytes(config),
         .cache_bytes = config->storage_cache_size,
+        .id_memory_bytes = config->storage_ids_memory,
         .catalog_map_bytes = config->storage_catalog_map_size,
         .checkpoint_ms = config->storage_checkpoint_interval,
         .gc_deletes_ms = config->index_gc_deletes,
         .idle_seal_ms = config->storage_idle_seal,
+        .scrub_rate = config->storage_scrub_rate,
+        .scrub_interval_ms = config->storage_scrub_interval,
         .accept_loss = self.accept_loss,
         .work = self.work,
         .event = on_event,
@@ -261,6 +264,14 @@ static void on_gauges(void *arg, struct api_gauges *out)
         http_gauges(http, out);
 }
 
+/* Whoever can reach the daemon could make it speak to hosts that only it can reach. On this machine
+ * alone that gives nobody more than they have. */
+static const char *reindex_whitelist(void)
+{
+    const char *set = self.config.reindex_remote_whitelist;
+    return strcmp(set, "auto") != 0 ? set : self.guard.local ? "*" : "";
+}
+
 static enum rc create_api(struct err *err)
 {
     static char host_name[256];
@@ -271,6 +282,7 @@ static enum rc create_api(struct err *err)
     const struct api_options options = {
         .store = self.store,
         .work = self.work,
+        .path_data = config->path_data,
         .cluster_name = config->cluster_name,
         .node_name = *config->node_name != '\0' ? config->node_name : host_name,
         .identity_version = config->identity_version,
@@ -278,7 +290,7 @@ static enum rc create_api(struct err *err)
         .product_header = config->http_product_header,
         .http_address = *config->http_publish_address != '\0' ? config->http_publish_address : NULL,
         .max_content_length = config->http_max_content_length,
-        .reindex_whitelist = config->reindex_remote_whitelist,
+        .reindex_whitelist = reindex_whitelist(),
         .reindex_certificates =
             *config->reindex_ssl_authorities != '\0' ? config->reindex_ssl_authorities : NULL,
         .users_file = self.guard.on ? self.guard.users_file : NULL,

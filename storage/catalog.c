@@ -20,6 +20,7 @@
 #define READERS_POOLED 64
 #define MAP_DEFAULT    (64 * GIB)
 #define MAP_GROWTH_MIN (256 * MIB) /* of the default, where address space is limited */
+#define VERIFIED_MAX   65536       /* pieces: 1 MB */
 #define MARGIN_MAX     (16 * MIB)
 #define REBUILD_HINT   "run stowctl rebuild"
 
@@ -154,14 +155,6 @@ static enum rc checksum(struct slice key, struct slice value, uint64_t *out, str
     return RC_OK;
 }
 
-static void put_trailer(uint8_t *p, enum table table, uint64_t sum)
-{
-    if (tables[table].trailer == 8)
-        put_u64(p, sum);
-    else
-        put_u32(p, (uint32_t)sum);
-}
-
 static enum rc damaged(struct err *err, enum table table, struct slice key)
 {
     if (table == TABLE_VALUE && key.len > 1)
@@ -187,7 +180,7 @@ static enum rc value_check(enum table table, struct slice key, struct slice stor
     uint64_t sum;
     uint8_t want[8];
     TRY(checksum(key, value, &sum, err));
-    put_trailer(want, table, sum);
+    put_u64(want, sum);
     if (memcmp(want, value.ptr + value.len, trailer) != 0)
         return damaged(err, table, key);
     *value_out = value;
@@ -454,7 +447,9 @@ enum rc catalog_begin_removal(struct catalog *catalog, struct catalog_txn **out,
     if (txn == NULL)
         return fail(err, ENOMEM, "begin");
     txn->catalog = catalog;
-    int e = mdb_txn_begin(catalog->env, NULL, 0, &txn->txn);
+    int dead, e;
+    (void)mdb_reader_check(catalog->env, &dead); /* a backup that was killed pins pages */
+    e = mdb_txn_begin(catalog->env, NULL, 0, &txn->txn);
     if (e != 0) {
         free(txn);
         return fail(err, e, "begin");
@@ -485,9 +480,8 @@ enum rc catalog_commit(struct catalog_txn *txn, struct err *err)
 
 void catalog_abort(struct catalog_txn *txn)
 {
-    if (txn == NULL)
-        return;
-    mdb_txn_abort(txn->txn);
+    if (txn != NULL)
+        mdb_txn_abort(txn->txn);
     free(txn);
 }
 
@@ -512,7 +506,7 @@ static enum rc item_put(struct catalog_txn *txn, enum table table, const struct 
         return txn_fail(txn, e, "put", err);
     if (value.len != 0)
         memcpy(v.mv_data, value.ptr, value.len);
-    put_trailer((uint8_t *)v.mv_data + value.len, table, sum);
+    put_u64((uint8_t *)v.mv_data + value.len, sum);
     return RC_OK;
 }
 
@@ -621,18 +615,21 @@ enum rc catalog_get(struct catalog *catalog, char kind, struct slice name, struc
     return rc;
 }
 
-enum rc catalog_each(struct catalog *catalog, char kind,
-                     enum rc (*fn)(struct slice name, struct slice value, void *arg), void *arg,
-                     struct err *err)
+enum rc catalog_each_under(struct catalog *catalog, char kind, struct slice under,
+                           enum rc (*fn)(struct slice name, struct slice value, void *arg),
+                           void *arg, struct err *err)
 {
-    const uint8_t prefix = (uint8_t)kind;
+    uint8_t prefix[9] = {(uint8_t)kind};
     struct walk walk;
     MDB_txn *txn;
+    assert(under.len < sizeof prefix);
+    if (under.len != 0)
+        memcpy(prefix + 1, under.ptr, under.len);
     TRY(read_begin(catalog, &txn, err));
-    enum rc rc = walk_begin(&walk, catalog, txn, TABLE_VALUE, slice_of(&prefix, 1), err);
+    enum rc rc = walk_begin(&walk, catalog, txn, TABLE_VALUE, slice_of(prefix, 1 + under.len), err);
     for (; rc == RC_OK; rc = walk_next(&walk, err)) {
         struct slice value;
-        if (walk.key.len == 0 || walk.key.ptr[0] != prefix)
+        if (walk.key.len <= under.len || memcmp(walk.key.ptr, prefix, 1 + under.len) != 0)
             break;
         TRY_OUT(value_check(TABLE_VALUE, walk.key, walk.stored, &value, err));
         rc = fn(slice_of(walk.key.ptr + 1, walk.key.len - 1), value, arg);
@@ -822,6 +819,8 @@ static bool piece_known(struct catalog *catalog, uint64_t id)
 static void piece_learn(struct catalog *catalog, uint64_t id)
 {
     pthread_mutex_lock(&catalog->mutex);
+    if (catalog->verified.count >= VERIFIED_MAX) /* most are of runs that were merged long ago */
+        seqset_done(&catalog->verified);
     if (seqset_reserve(&catalog->verified, 1)) /* else it is verified again */
         seqset_add(&catalog->verified, id);
     pthread_mutex_unlock(&catalog->mutex);

@@ -51,10 +51,19 @@ MUST_CHECK enum rc catalog_delete(struct catalog_txn *txn, char kind, struct sli
 /* Appends the value to out. RC_NOT_FOUND without text. */
 MUST_CHECK enum rc catalog_get(struct catalog *catalog, char kind, struct slice name,
                                struct buf *out, struct err *err);
-/* All names of a kind in byte order; fn's first failure ends the walk. Slices live for the call. */
-MUST_CHECK enum rc catalog_each(struct catalog *catalog, char kind,
-                                enum rc (*fn)(struct slice name, struct slice value, void *arg),
-                                void *arg, struct err *err);
+/* All names of a kind that begin with `under` (at most 8 bytes) in byte order; fn's first failure
+ * ends the walk. Slices live for the call. */
+MUST_CHECK enum rc catalog_each_under(struct catalog *catalog, char kind, struct slice under,
+                                      enum rc (*fn)(struct slice name, struct slice value,
+                                                    void *arg),
+                                      void *arg, struct err *err);
+MUST_CHECK static inline enum rc catalog_each(struct catalog *catalog, char kind,
+                                              enum rc (*fn)(struct slice name, struct slice value,
+                                                            void *arg),
+                                              void *arg, struct err *err)
+{
+    return catalog_each_under(catalog, kind, SLICE_NONE, fn, arg, err);
+}
 
 /* ---- block table of an index: where the rows of a seq range lie */
 struct place {

@@ -10,7 +10,8 @@
  *   K1  nothing reaches the catalog before it is in the log (ids and dead rows) or synced in a
  *       segment (blocks).
  *   K2  within an index dead rows and ids are committed no later than the blocks they belong to.
- *   K3  a failed attempt keeps its cut and is repeated; a segment that failed is left behind. */
+ *   K3  a failed attempt keeps its cut and is repeated. What it wrote to segments is taken back at
+ *       once, so that attempts on a full disk leave nothing; a segment that failed gets no more. */
 #include "config/limits.h"
 #include "storage/engine.h"
 #include "storage/metadata.h"
@@ -28,6 +29,17 @@
 #define SPACE_CHECK_MS 100
 /* A piece of an id run counts as one key of a transaction for each so many bytes. */
 #define PIECE_KEY_BYTES 1024
+
+/* Half of the budget: the other half is for what comes while that is carried over. */
+static bool ids_pressed(struct store *store)
+{
+    return atomic_load(&store->id_memory) > store->o.id_memory_bytes / 2;
+}
+
+bool store_ids_ok(struct store *store)
+{
+    return atomic_load(&store->id_memory) <= store->o.id_memory_bytes;
+}
 
 /* ---- cut */
 
@@ -51,7 +63,7 @@ static bool cut(struct index *ix, bool seal, uint64_t head, uint64_t capacity, e
     pthread_mutex_lock(&ix->table);
     bool work = ix->pending_count != 0 || ix->ids.active.count != 0 || ix->dead.count != 0;
     if (*rc == RC_OK && work) {
-        idmap_freeze(&ix->ids);
+        idmap_freeze(&ix->ids); /* no memory comes or goes */
         seqset_done(&ix->dead_frozen);
         ix->dead_frozen = ix->dead;
         ix->dead = (struct seqset){0};
@@ -144,9 +156,49 @@ enum rc checkpoint_segment(struct index *index, struct segment_writer **out, str
 
 void checkpoint_abandon_segment(struct index *index)
 {
+    if (index->segment != NULL)
+        index->strays = true;
     segment_writer_close(index->segment);
     index->segment = NULL;
     index->dict_copies = 0; /* those that stand in it */
+}
+
+void checkpoint_mark(struct index *index, struct segment_mark *mark)
+{
+    const struct segment_writer *w = index->segment;
+    *mark = (struct segment_mark){.next = index->next_segment,
+                                  .any_open = w != NULL,
+                                  .open = w == NULL ? 0 : segment_number(w),
+                                  .open_len = w == NULL ? 0 : segment_len(w)};
+    pthread_mutex_lock(&index->table);
+    mark->segments = index->segments;
+    mark->disk_bytes = index->disk_bytes;
+    pthread_mutex_unlock(&index->table);
+    index->maybe_named = false;
+}
+
+void checkpoint_undo(struct index *index, const struct segment_mark *mark)
+{
+    char dir[512], path[600];
+    bool strays = index->strays, gone = true;
+    checkpoint_abandon_segment(index);
+    if (index->maybe_named) /* what nothing names is swept by compaction */
+        return;
+    index_dir(index, dir, sizeof dir);
+    for (uint32_t n = mark->next; n != index->next_segment; n++) {
+        enum rc rc;
+        segment_path(path, sizeof path, dir, n);
+        rc = io_unlink(path, NULL);
+        gone = gone && (rc == RC_OK || rc == RC_NOT_FOUND);
+    }
+    if (mark->any_open)
+        gone = segment_cut(dir, mark->open, mark->open_len, NULL) == RC_OK && gone;
+    gone = io_sync_dir(dir, NULL) == RC_OK && gone;
+    index->strays = strays || !gone;
+    pthread_mutex_lock(&index->table);
+    index->segments = mark->segments;
+    index->disk_bytes = mark->disk_bytes;
+    pthread_mutex_unlock(&index->table);
 }
 
 static enum rc write_block(struct index *ix, const struct pending *p, struct place *place,
@@ -157,18 +209,10 @@ static enum rc write_block(struct index *ix, const struct pending *p, struct pla
     uint64_t at = 0;
     TRY(checkpoint_segment(ix, &w, err));
     TRY(block_header_read(buf_slice(&p->record), &head, err));
-    enum rc dict_rc = index_dict_to_segment(ix, w, head.dictionary, err);
-    if (dict_rc != RC_OK) {
-        checkpoint_abandon_segment(ix);
-        return dict_rc;
-    }
+    TRY(index_dict_to_segment(ix, w, head.dictionary, err));
     struct segment_entry entry = {
         .first_seq = p->first_seq, .last_seq = p->last_seq, .rows = p->rows_count};
-    enum rc rc = segment_append(w, buf_slice(&p->record), &entry, &at, err);
-    if (rc != RC_OK) { /* K3 */
-        checkpoint_abandon_segment(ix);
-        return rc;
-    }
+    TRY(segment_append(w, buf_slice(&p->record), &entry, &at, err));
     *place = (struct place){
         .first_seq = p->first_seq,
         .last_seq = p->last_seq,
@@ -200,8 +244,6 @@ static enum rc write_blocks(struct index *ix, struct place **places_out, struct 
     }
     if (w != NULL && ix->cut_pending != 0)
         rc = segment_sync(w, err);
-    if (rc != RC_OK)
-        checkpoint_abandon_segment(ix);
 out:
     if (rc == RC_OK)
         *places_out = places;
@@ -217,9 +259,10 @@ struct carrier {
     struct index *index;
     struct catalog_txn *txn;
     size_t keys;
-    struct idrun idrun;  /* being written */
-    bool packs;          /* the transaction has a packed_seq … */
-    uint64_t packed_seq; /* … that is the index' once it is committed */
+    struct idrun idrun;   /* being written … */
+    uint64_t piece_bytes; /* … with so many bytes */
+    bool packs;           /* the transaction has a packed_seq … */
+    uint64_t packed_seq;  /* … that is the index' once it is committed */
 };
 
 static enum rc carrier_commit(struct carrier *c, struct err *err)
@@ -231,7 +274,10 @@ static enum rc carrier_commit(struct carrier *c, struct err *err)
     c->packs = false;
     if (txn == NULL)
         return RC_OK;
-    TRY(catalog_commit(txn, err));
+    enum rc rc = catalog_commit(txn, err);
+    if (packs)
+        index_note_commit(c->index, rc);
+    TRY(rc);
     /* Not before: whoever saves the state after a failed commit must not go past it (E2). */
     if (packs)
         c->index->packed_seq = c->packed_seq;
@@ -289,6 +335,7 @@ static enum rc carry_piece(void *arg, uint32_t piece, struct slice value, struct
     struct carrier *c = arg;
     TRY(carrier_room(c, err));
     c->keys += value.len / PIECE_KEY_BYTES;
+    c->piece_bytes += value.len;
     return catalog_put_piece(c->txn, c->index->number, c->idrun.number, piece, value, err);
 }
 
@@ -305,10 +352,12 @@ static enum rc carry_ids(struct carrier *c, struct index *ix, struct idrun_list 
     if (list == NULL)
         return RC_NOMEM;
     for (size_t i = 0; i <= t->mask; i++)
-        if (t->slot[i].seq != IDMAP_NONE)
-            list[n++] = (struct idrun_entry){t->slot[i].hash, t->slot[i].seq, t->slot[i].tombstone};
+        if (t->slot[i].place != IDMAP_NONE)
+            list[n++] = (struct idrun_entry){t->slot[i].hash, idmap_seq(&t->slot[i]),
+                                             idmap_tombstone(&t->slot[i])};
     idrun_sort(list, n);
     c->idrun = (struct idrun){ix->next_idrun, idrun_bits(n), n};
+    c->piece_bytes = 0;
     enum rc rc = idrun_write(list, n, c->idrun.bits, carry_piece, c, err);
     free(list);
     if (rc == RC_OK) {
@@ -360,6 +409,7 @@ static void drop_carried(struct index *ix, const struct place *places, struct id
     ix->ids_epoch++;
     ix->ids_carried = ix->cut_next;
     seqset_done(&ix->dead_frozen);
+    index_count_ids_locked(ix);
     for (size_t i = 0; i < n; i++) {
         const struct pending *p = ix->pending[i];
         bytes += p->record.len;
@@ -391,8 +441,10 @@ static enum rc carry_index(struct carrier *c, struct index *ix, struct err *err)
 {
     struct place *places = NULL;
     struct idrun_list *idruns = NULL;
+    struct segment_mark mark;
     enum rc rc = wait_logged(ix, err);
     c->index = ix;
+    checkpoint_mark(ix, &mark);
     TRY_OUT(rc);
     /* A full catalog is noticed before blocks are written that each attempt would write again. */
     TRY_OUT(carrier_room(c, err));
@@ -404,6 +456,8 @@ static enum rc carry_index(struct carrier *c, struct index *ix, struct err *err)
     TRY_OUT(carry_blocks(c, ix, places, idruns == NULL ? ix->idruns : idruns, err));
     TRY_OUT(carrier_commit(c, err));
     index_dict_carried(ix);
+    if (idruns != NULL)
+        atomic_fetch_add(&ix->ids_flushed_bytes, c->piece_bytes);
     drop_carried(ix, places, idruns);
     idruns = NULL;
 out:
@@ -411,6 +465,8 @@ out:
     catalog_abort(c->txn);
     c->txn = NULL;
     c->packs = false;
+    if (rc != RC_OK)
+        checkpoint_undo(ix, &mark); /* K3 */
     free(places);
     return rc;
 }
@@ -463,6 +519,23 @@ static void limit_writers(struct index **list, size_t n)
         }
 }
 
+/* Those that hold the most memory for ids come first: it is free the soonest. */
+static int by_id_memory(const void *a, const void *b)
+{
+    const struct index *x = *(struct index *const *)a, *y = *(struct index *const *)b;
+    return x->id_memory_cut > y->id_memory_cut ? -1 : x->id_memory_cut < y->id_memory_cut;
+}
+
+static void biggest_first(struct index **list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        pthread_mutex_lock(&list[i]->table);
+        list[i]->id_memory_cut = list[i]->id_memory;
+        pthread_mutex_unlock(&list[i]->table);
+    }
+    qsort(list, n, sizeof(struct index *), by_id_memory);
+}
+
 enum rc checkpoint_run(struct store *store, bool seal, uint64_t until_ms, struct err *err)
 {
     struct index **list = NULL;
@@ -476,6 +549,8 @@ enum rc checkpoint_run(struct store *store, bool seal, uint64_t until_ms, struct
     /* Before the list: an index that is made later has no record before head. */
     uint64_t head = logged ? wal_head(store->wal) : 0;
     rc = store_all(store, &list, &n);
+    if (n != 0 && ids_pressed(store))
+        biggest_first(list, n);
     if (logged)
         wal_stats(store->wal, &ws);
     else
@@ -562,6 +637,8 @@ static bool due(struct store *store, uint64_t last_ms)
         return true;
     if (store->dirty_since_ms == 0)
         return false;
+    if (ids_pressed(store))
+        return true;
     if (mono_ms() - store->dirty_since_ms >= store->o.checkpoint_ms)
         return true;
     wal_stats(store->wal, &ws);

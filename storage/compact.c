@@ -10,278 +10,27 @@
  * holds an older dead row, in a block or where one was: a rebuild from the segments alone must not
  *       bring one back. So rows go in one pass, their tombstones in a later one.
  *   P3  a segment goes when nothing names it any more.
- *   P4  one step holds store.layout for at most STEP_BLOCKS blocks, so that checkpoints go on. */
+ *   P4  one step holds store.layout for at most STEP_BLOCKS blocks, so that checkpoints go on.
+ *   P5  what makes an index worth looking at (short blocks, rows that died) counts until a look has
+ *       ended well. One that failed is repeated, later each time (RETRY_MS). */
 #include "config/limits.h"
-#include "storage/engine.h"
+#include "storage/survey.h"
 
 #include <stdlib.h>
 #include <time.h>
 
 #define STEP_BLOCKS 256
-#define LIST_BLOCKS 512
 /* Joining begins with so many short blocks; a segment is rewritten when less than this part of its
  * bytes is live. */
 #define JOIN_FROM    16
 #define LIVE_PERCENT 60
-#define TICK_MS      1000
-
-/* A block of the survey. */
-struct item {
-    struct place place;
-    uint32_t dead; /* rows, from the catalog */
-    bool chosen;
-};
-
-struct seg {
-    uint32_t number;
-    uint64_t file_bytes, content_bytes, named_bytes, live_bytes;
-    bool chosen;
-    bool has_blocks;
-    bool open; /* was still written to: it may have got blocks since */
-};
-
-struct survey {
-    struct index *ix;
-    struct item *item;
-    size_t count, cap;
-    struct seg *seg;
-    size_t seg_count, seg_cap;
-    bool drop_tombstones;
-};
-
-/* ---- looking */
-
-static unsigned popcount8(uint8_t v)
-{
-    return (unsigned)__builtin_popcount(v);
-}
-
-/* Dead bits among [first, last]. */
-static enum rc count_bits(struct index *ix, uint64_t first, uint64_t last, uint64_t *out,
-                          struct err *err)
-{
-    uint8_t bits[CATALOG_DEAD_BYTES];
-    uint64_t n = 0;
-    for (uint64_t chunk = first / CATALOG_DEAD_SEQS; chunk <= last / CATALOG_DEAD_SEQS; chunk++) {
-        uint64_t base = chunk * CATALOG_DEAD_SEQS;
-        uint64_t from = first > base ? first - base : 0;
-        uint64_t to = last - base < CATALOG_DEAD_SEQS ? last - base + 1 : CATALOG_DEAD_SEQS;
-        TRY(catalog_get_dead(ix->store->catalog, ix->number, chunk, bits, err));
-        for (uint64_t i = from; i < to;) {
-            if (i % 8 == 0 && i + 8 <= to) {
-                n += popcount8(bits[i / 8]);
-                i += 8;
-            } else {
-                n += bits[i / 8] >> (i % 8) & 1;
-                i++;
-            }
-        }
-    }
-    *out = n;
-    return RC_OK;
-}
-
-static struct seg *survey_segment(struct survey *survey, uint32_t number)
-{
-    for (size_t i = survey->seg_count; i-- > 0;)
-        if (survey->seg[i].number == number)
-            return &survey->seg[i];
-    if (survey->seg_count == survey->seg_cap) {
-        size_t cap = survey->seg_cap == 0 ? 16 : survey->seg_cap * 2;
-        struct seg *list = realloc(survey->seg, cap * sizeof *list);
-        if (list == NULL)
-            return NULL;
-        survey->seg = list;
-        survey->seg_cap = cap;
-    }
-    struct seg *s = &survey->seg[survey->seg_count++];
-    *s = (struct seg){.number = number};
-    return s;
-}
-
-static enum rc survey_block(struct survey *survey, const struct place *place, struct err *err)
-{
-    if (survey->count == survey->cap) {
-        size_t cap = survey->cap == 0 ? 256 : survey->cap * 2;
-        struct item *list = realloc(survey->item, cap * sizeof *list);
-        if (list == NULL)
-            return RC_NOMEM;
-        survey->item = list;
-        survey->cap = cap;
-    }
-    struct item *it = &survey->item[survey->count];
-    struct seg *seg = survey_segment(survey, place->segment);
-    if (seg == NULL)
-        return RC_NOMEM;
-    *it = (struct item){.place = *place};
-    uint64_t bits = 0, span = place->last_seq - place->first_seq + 1;
-    TRY(count_bits(survey->ix, place->first_seq, place->last_seq, &bits, err));
-    uint64_t gaps = span - place->rows; /* P1: their bits are set */
-    it->dead = bits > gaps ? (uint32_t)(bits - gaps) : 0;
-    survey->count++;
-    seg->has_blocks = true;
-    seg->named_bytes += place->len;
-    uint32_t dead = it->dead < place->rows ? it->dead : place->rows;
-    seg->live_bytes += (uint64_t)place->len * (place->rows - dead) / place->rows;
-    return RC_OK;
-}
-
-/* A dictionary is not garbage, and may be all that a segment has: blocks in the log need it. */
-static enum rc survey_dict(const struct dict_copy *copy, void *arg)
-{
-    struct survey *survey = arg;
-    struct seg *s = survey_segment(survey, copy->segment);
-    if (s == NULL)
-        return RC_NOMEM;
-    s->named_bytes += copy->len;
-    s->live_bytes += copy->len;
-    return RC_OK;
-}
-
-static enum rc check_gap(const struct survey *survey, uint64_t from, uint64_t to, struct err *err)
-{
-    uint64_t bits = 0;
-    if (from >= to)
-        return RC_OK;
-    TRY(count_bits(survey->ix, from, to - 1, &bits, err));
-    return bits == to - from
-               ? RC_OK
-               : err_set(err, RC_CORRUPT, 0,
-                         "catalog: index %s: no block has the rows from %llu to %llu; "
-                         "run stowctl rebuild",
-                         survey->ix->name, (unsigned long long)from, (unsigned long long)to - 1);
-}
-
-/* P1: what no block has is dead. Else the catalog has lost blocks, and must not be believed when it
- * does not name a segment. */
-static enum rc check_gaps(const struct survey *survey, struct err *err)
-{
-    uint64_t next = 0;
-    for (size_t i = 0; i < survey->count; i++) {
-        TRY(check_gap(survey, next, survey->item[i].place.first_seq, err));
-        next = survey->item[i].place.last_seq + 1;
-    }
-    return check_gap(survey, next, survey->ix->packed_seq, err);
-}
-
-static void survey_done(struct survey *survey)
-{
-    free(survey->item);
-    free(survey->seg);
-}
-
-/* All blocks of the index with their dead rows, and their segments. */
-static enum rc survey_load(struct survey *survey, struct err *err)
-{
-    struct place list[LIST_BLOCKS];
-    char dir[512], path[600];
-    size_t n = 0;
-    index_dir(survey->ix, dir, sizeof dir);
-    for (uint64_t from = 0;; from = list[n - 1].first_seq + 1) {
-        TRY(catalog_list_blocks(survey->ix->store->catalog, survey->ix->number, from, list,
-                                LIST_BLOCKS, &n, err));
-        for (size_t i = 0; i < n; i++)
-            TRY(survey_block(survey, &list[i], err));
-        if (n < LIST_BLOCKS)
-            break;
-    }
-    TRY(index_dict_each(survey->ix, survey_dict, survey, err));
-    for (size_t i = 0; i < survey->seg_count; i++) {
-        struct seg *s = &survey->seg[i];
-        s->open = survey->ix->segment != NULL && segment_number(survey->ix->segment) == s->number;
-        segment_path(path, sizeof path, dir, s->number);
-        struct err why = {0};
-        enum rc rc = segment_measure(path, &s->file_bytes, &s->content_bytes, &why);
-        /* Without blocks it is no reason not to start: another copy may be there. */
-        if (rc == RC_CORRUPT && !s->has_blocks)
-            continue;
-        if (rc != RC_OK)
-            return err_set(err, rc, why.os_errno, "%s", why.msg);
-    }
-    return check_gaps(survey, err);
-}
-
-struct stray {
-    const struct survey *survey;
-    bool removed;
-};
-
-static void remove_stray(const char *name, void *arg)
-{
-    struct stray *stray = arg;
-    const struct survey *survey = stray->survey;
-    struct index *ix = survey->ix;
-    struct err ignored = {0};
-    uint32_t number;
-    char dir[512], path[600];
-    if (!segment_parse_name(name, &number) ||
-        (ix->segment != NULL && segment_number(ix->segment) == number))
-        return;
-    for (size_t i = 0; i < survey->seg_count; i++)
-        if (survey->seg[i].number == number)
-            return;
-    index_dir(ix, dir, sizeof dir);
-    segment_path(path, sizeof path, dir, number);
-    stray->removed = stray->removed || io_unlink(path, &ignored) == RC_OK;
-}
-
-/* Segments that nothing names are what a crash left of a checkpoint or of compaction. When the log
- * may have lost rows they are kept, for a rebuild. */
-static enum rc sweep_segments(const struct survey *survey, struct err *err)
-{
-    struct index *ix = survey->ix;
-    struct stray stray = {survey, false};
-    char dir[512];
-    if (ix->store->o.accept_loss)
-        return RC_OK;
-    index_dir(ix, dir, sizeof dir);
-    enum rc rc = io_list(dir, remove_stray, &stray, err);
-    if (rc == RC_NOT_FOUND)
-        return RC_OK; /* gone with its directory: a get will say so */
-    TRY(rc);
-    return stray.removed ? io_sync_dir(dir, err) : RC_OK;
-}
-
-enum rc index_recount(struct index *index, struct err *err)
-{
-    struct survey survey = {.ix = index};
-    uint64_t dead = 0;
-    enum rc rc = survey_load(&survey, err);
-    if (rc == RC_OK)
-        rc = sweep_segments(&survey, err);
-    if (rc == RC_OK) {
-        pthread_mutex_lock(&index->table);
-        index->rows_total = index->raw_bytes = index->block_bytes = index->short_blocks = 0;
-        index->disk_bytes = 0;
-        for (size_t i = 0; i < survey.count; i++) {
-            const struct place *p = &survey.item[i].place;
-            index->rows_total += p->rows;
-            index->raw_bytes += p->raw_bytes;
-            index->block_bytes += p->len;
-            index->short_blocks +=
-                p->raw_bytes < index_block_target(index) / 2 && p->rows < LIMIT_BLOCK_ROWS / 2;
-            dead += survey.item[i].dead;
-            if (p->last_seq >= index->next_seq)
-                index->next_seq = p->last_seq + 1;
-        }
-        for (size_t i = 0; i < survey.seg_count; i++) {
-            index->disk_bytes += survey.seg[i].file_bytes;
-            if (survey.seg[i].number >= index->next_segment)
-                index->next_segment = survey.seg[i].number + 1;
-        }
-        index->block_raw_bytes = index->raw_bytes;
-        index->blocks = survey.count;
-        index->segments = survey.seg_count;
-        index->docs = index->rows_total - dead;
-        pthread_mutex_unlock(&index->table);
-    }
-    survey_done(&survey);
-    return rc;
-}
+/* What failed is tried again after so long, then after twice that, up to the most. */
+#define RETRY_MS     1000
+#define RETRY_MAX_MS 60000
 
 /* ---- choosing */
 
-static bool is_short(const struct survey *survey, const struct item *it)
+static bool is_short(const struct survey *survey, const struct survey_item *it)
 {
     return it->place.raw_bytes < index_block_target(survey->ix) / 2 &&
            it->place.rows < LIMIT_BLOCK_ROWS / 2;
@@ -291,7 +40,7 @@ static void choose_segments(struct survey *survey, bool force)
 {
     bool unclean = false;
     for (size_t i = 0; i < survey->seg_count; i++) {
-        struct seg *s = &survey->seg[i];
+        struct survey_segment *s = &survey->seg[i];
         bool garbage = s->content_bytes > s->named_bytes;
         s->chosen = s->live_bytes * 100 < s->named_bytes * (force ? 99 : LIVE_PERCENT) ||
                     s->named_bytes * 100 < s->content_bytes * LIVE_PERCENT || (force && garbage);
@@ -299,7 +48,7 @@ static void choose_segments(struct survey *survey, bool force)
     }
     survey->drop_tombstones = !unclean;
     for (size_t i = 0; i < survey->count; i++) {
-        const struct item *it = &survey->item[i];
+        const struct survey_item *it = &survey->item[i];
         survey->item[i].chosen =
             survey_segment(survey, it->place.segment)->chosen ||
             (force && (it->dead != 0 || it->place.first_seq < survey->ix->dict_since));
@@ -405,7 +154,7 @@ static enum rc flush_built(struct step *s, struct err *err)
         rows[i].id.ptr = s->names.ptr + b->id_at;
         rows[i].routing.ptr = s->names.ptr + b->id_at + b->row.id.len;
     }
-    TRY_OUT(index_current_dict(s->ix, &dict, err));
+    index_dict_for_packing(s->ix, &dict);
     TRY_OUT(block_pack(s->ix->number, &s->ix->spec, dict, rows, s->count, &record, err));
     TRY_OUT(append_block(s, buf_slice(&record), rows, s->count, err));
     s->count = 0;
@@ -491,6 +240,7 @@ static enum rc replace_blocks(struct step *s, size_t from, size_t to, struct err
     struct catalog_txn *whole = txn;
     txn = NULL;
     rc = catalog_commit(whole, err);
+    index_note_commit(s->ix, rc);
     if (rc == RC_OK)
         index_dict_carried(s->ix);
 out:
@@ -532,6 +282,9 @@ static enum rc run_step(struct survey *survey, size_t from, size_t *to_io, bool 
         TRY_OUT(segment_sync(survey->ix->segment, err));
     TRY_OUT(replace_blocks(&s, from, i, err));
     count_step(&s, from, i);
+    for (size_t k = from; k < i; k++)
+        survey_segment(survey, survey->item[k].place.segment)->blocks--;
+    survey->dropped += s.dropped_count;
     *older_clean = s.older_clean;
     *to_io = i;
 out:
@@ -545,6 +298,69 @@ out:
 
 /* ---- a pass over an index */
 
+/* Only the open one gets blocks, and it is not chosen. Caller holds layout. */
+static bool may_remove(const struct index *ix, const struct survey_segment *s)
+{
+    bool writing = ix->segment != NULL && segment_number(ix->segment) == s->number;
+    return !s->removed && !writing && s->blocks == 0 && (s->has_blocks || !s->open);
+}
+
+/* P3: those that nothing names any more, as soon as that is so: the next step needs the space.
+ * Caller holds layout. */
+static void remove_segments(struct survey *survey)
+{
+    struct index *ix = survey->ix;
+    char dir[512], path[600];
+    bool removed = false;
+    struct err unsynced = {0};
+    index_dir(ix, dir, sizeof dir);
+    for (size_t i = 0; i < survey->seg_count; i++) {
+        struct survey_segment *s = &survey->seg[i];
+        struct err ignored = {0};
+        if (!may_remove(ix, s))
+            continue;
+        if (ix->dict_next > 1 && index_dict_leave(ix, s->number, &ignored) != RC_OK) {
+            checkpoint_abandon_segment(ix); /* the copy in it may not be synced */
+            continue;                       /* swept, or seen by the next pass */
+        }
+        s->removed = true;
+        segment_files_forget(ix->store->files, ix->number, s->number);
+        cache_forget(ix->store->cache, ix->number, s->number);
+        segment_path(path, sizeof path, dir, s->number);
+        if (io_unlink(path, &ignored) != RC_OK) {
+            ix->strays = true;
+            continue;
+        }
+        removed = true;
+        pthread_mutex_lock(&ix->table);
+        ix->segments--;
+        ix->disk_bytes = ix->disk_bytes > s->file_bytes ? ix->disk_bytes - s->file_bytes : 0;
+        pthread_mutex_unlock(&ix->table);
+    }
+    /* P2 counts on their being gone for good. */
+    if (removed && io_sync_dir(dir, &unsynced) != RC_OK)
+        store_event(ix->store, 1, "%s", unsynced.msg);
+}
+
+/* One step over items [from, to), then the segments that it emptied. */
+static enum rc step_locked(struct survey *survey, size_t from, size_t *to_io, bool *older_clean,
+                           struct err *err)
+{
+    struct index *ix = survey->ix;
+    struct segment_mark mark;
+    /* A checkpoint that failed half-way has dead rows in the catalog that it will name again. */
+    if (atomic_load(&ix->deleted) || ix->cut)
+        return RC_NOT_FOUND;
+    checkpoint_mark(ix, &mark);
+    enum rc rc = run_step(survey, from, to_io, older_clean, err);
+    if (rc == RC_OK)
+        remove_segments(survey);
+    else
+        checkpoint_undo(ix, &mark); /* what it holds may not be synced */
+    return rc;
+}
+
+/* RC_NOT_FOUND: the index is not ours to change, for now or for good. */
 static enum rc rewrite_chosen(struct survey *survey, size_t *steps_out, struct err *err)
 {
     struct store *store = survey->ix->store;
@@ -560,15 +376,7 @@ static enum rc rewrite_chosen(struct survey *survey, size_t *steps_out, struct e
         while (to < survey->count && to - i < STEP_BLOCKS && survey->item[to].chosen)
             to++;
         pthread_mutex_lock(&store->layout);
-        /* A checkpoint that failed half-way has dead rows in the catalog that it will name again.
-         */
-        if (atomic_load(&survey->ix->deleted) || survey->ix->cut)
-            rc = RC_NOT_FOUND;
-        else
-            rc = run_step(survey, i, &to, &older_clean, err);
-        if (rc != RC_OK && survey->ix->segment != NULL) {
-            checkpoint_abandon_segment(survey->ix); /* what it holds may not be synced */
-        }
+        rc = step_locked(survey, i, &to, &older_clean, err);
         pthread_mutex_unlock(&store->layout);
         i = to;
         (*steps_out)++;
@@ -576,77 +384,45 @@ static enum rc rewrite_chosen(struct survey *survey, size_t *steps_out, struct e
     return rc;
 }
 
-/* The copies of dictionaries in a segment that goes; the newest one has another (Q3). */
-static enum rc forget_dicts(struct index *ix, uint32_t segment, struct err *err)
-{
-    struct segment_writer *w = NULL;
-    struct catalog_txn *txn = NULL;
-    if (ix->dict_current != 0) {
-        TRY(checkpoint_segment(ix, &w, err));
-        TRY(index_dict_to_segment(ix, w, ix->dict_current, err));
-        TRY(segment_sync(w, err));
-    }
-    TRY(catalog_begin_removal(ix->store->catalog, &txn, err));
-    enum rc rc = index_dict_carry(ix, txn, err);
-    if (rc == RC_OK)
-        rc = index_dict_forget(ix->store->catalog, txn, ix->number, segment, err);
-    if (rc != RC_OK) {
-        catalog_abort(txn);
-        return rc;
-    }
-    TRY(catalog_commit(txn, err));
-    index_dict_carried(ix);
-    return RC_OK;
-}
+/* P5: what was there to see when a look began. */
+struct look {
+    uint64_t dead_since, short_blocks, look_at_gc;
+};
 
-/* P3. */
-static void remove_segments(struct survey *survey)
+static bool worth_looking(struct index *ix, struct look *look)
 {
-    struct index *ix = survey->ix;
-    char dir[512], path[600];
-    bool removed = false;
-    struct err unsynced = {0};
-    index_dir(ix, dir, sizeof dir);
-    pthread_mutex_lock(&ix->store->layout);
-    for (size_t i = 0; i < survey->seg_count; i++) {
-        struct seg *s = &survey->seg[i];
-        struct err ignored = {0};
-        bool named = ix->segment != NULL && segment_number(ix->segment) == s->number;
-        for (size_t k = 0; k < survey->count; k++)
-            named =
-                named || (survey->item[k].place.segment == s->number && !survey->item[k].chosen);
-        if (named || (s->open && !s->has_blocks))
-            continue;
-        if (ix->dict_next > 1 && forget_dicts(ix, s->number, &ignored) != RC_OK) {
-            checkpoint_abandon_segment(ix); /* the copy in it may not be synced */
-            continue;                       /* swept, or seen by the next pass */
-        }
-        segment_files_forget(ix->store->files, ix->number, s->number);
-        cache_forget(ix->store->cache, ix->number, s->number);
-        segment_path(path, sizeof path, dir, s->number);
-        if (io_unlink(path, &ignored) != RC_OK)
-            continue; /* swept at the next start */
-        removed = true;
-        pthread_mutex_lock(&ix->table);
-        ix->segments--;
-        ix->disk_bytes = ix->disk_bytes > s->file_bytes ? ix->disk_bytes - s->file_bytes : 0;
-        pthread_mutex_unlock(&ix->table);
-    }
-    /* P2 counts on their being gone for good. */
-    if (removed && io_sync_dir(dir, &unsynced) != RC_OK)
-        store_event(ix->store, 1, "%s", unsynced.msg);
-    pthread_mutex_unlock(&ix->store->layout);
-}
-
-static bool worth_looking(struct index *ix)
-{
+    bool may_go = ix->look_at_gc != 0 && ix->gc_seq >= ix->look_at_gc;
     pthread_mutex_lock(&ix->table);
+    *look = (struct look){ix->dead_since, ix->short_blocks, may_go ? ix->look_at_gc : 0};
     bool worth = ix->short_blocks >= JOIN_FROM || ix->dead_since * 4 > ix->rows_total ||
                  (ix->dead_since > 0 && ix->docs == 0);
-    if (worth)
-        ix->dead_since = ix->short_blocks = 0;
     pthread_mutex_unlock(&ix->table);
-    return worth;
+    return worth || may_go || ix->strays;
+}
+
+static uint64_t less(uint64_t now, uint64_t seen)
+{
+    return now > seen ? now - seen : 0;
+}
+
+/* The look is over and has changed what it could. When it has dropped rows and many are left, they
+ * may be tombstones that could not go with them (P2): once they are old enough it is worth another
+ * look. One that dropped nothing is not, so this ends. */
+static void looked_well(struct survey *survey, const struct look *look, bool force)
+{
+    struct index *ix = survey->ix;
+    pthread_mutex_lock(&ix->write);
+    pthread_mutex_lock(&ix->table);
+    ix->dead_since = less(ix->dead_since, look->dead_since);
+    ix->short_blocks = less(ix->short_blocks, look->short_blocks);
+    if (force)
+        ix->dict_since = 0; /* all that is older has been made anew */
+    if (survey->dropped != 0 && (ix->rows_total - ix->docs) * 4 > ix->rows_total)
+        ix->look_at_gc = ix->next_seq;
+    else if (look->look_at_gc != 0)
+        ix->look_at_gc = 0;
+    pthread_mutex_unlock(&ix->table);
+    pthread_mutex_unlock(&ix->write);
 }
 
 static void sample_gc(struct index *ix)
@@ -661,48 +437,107 @@ static void sample_gc(struct index *ix)
     pthread_mutex_unlock(&ix->write);
 }
 
-static enum rc compact_index(struct index *ix, bool force, struct err *err)
+/* Strays are what the survey does not have. The statistics had them. Caller holds layout. */
+static enum rc sweep(const struct survey *survey, struct err *err)
+{
+    struct index *ix = survey->ix;
+    uint64_t bytes = 0;
+    size_t n = survey->seg_count;
+    if (!ix->strays)
+        return RC_OK;
+    TRY(survey_sweep(survey, err));
+    ix->strays = false;
+    bool known = ix->segment == NULL;
+    for (size_t i = 0; i < n; i++) {
+        bytes += survey->seg[i].file_bytes;
+        known = known || survey->seg[i].number == segment_number(ix->segment);
+    }
+    pthread_mutex_lock(&ix->table);
+    ix->segments = n + !known;
+    ix->disk_bytes = bytes + (known ? 0 : segment_len(ix->segment));
+    pthread_mutex_unlock(&ix->table);
+    return RC_OK;
+}
+
+/* Caller holds layout. */
+static enum rc look_over(struct survey *survey, bool force, struct err *err)
+{
+    struct index *ix = survey->ix;
+    if (atomic_load(&ix->deleted) || ix->cut)
+        return RC_NOT_FOUND;
+    TRY(survey_load(survey, err));
+    TRY(sweep(survey, err));
+    choose_segments(survey, force);
+    choose_short(survey, force);
+    /* Rows must not go back to where they are taken from. */
+    for (size_t i = 0; i < survey->count; i++)
+        if (survey->item[i].chosen && ix->segment != NULL &&
+            survey->item[i].place.segment == segment_number(ix->segment))
+            TRY(checkpoint_finish_segment(ix, err));
+    return RC_OK;
+}
+
+static enum rc look_and_rewrite(struct index *ix, bool force, struct err *err)
 {
     struct survey survey = {.ix = ix};
-    struct err ignored = {0};
+    struct look look;
     size_t steps = 0;
-    bool looked = false;
-    sample_gc(ix);
-    /* One that fails, on a full catalog or disk, must not keep rewriting from making room. */
-    enum rc first = index_merge_ids(ix, err), rc = RC_OK;
-    rc = index_train(ix, force, first == RC_OK ? err : &ignored);
-    first = first == RC_OK ? rc : first;
-    rc = RC_OK;
-    if (atomic_load(&ix->deleted) || (!force && !worth_looking(ix)))
-        return first;
+    if (!worth_looking(ix, &look) && !force)
+        return RC_OK;
     pthread_mutex_lock(&ix->store->layout);
-    looked = !atomic_load(&ix->deleted) && !ix->cut;
-    if (looked) {
-        rc = survey_load(&survey, err);
-        if (rc == RC_OK) {
-            choose_segments(&survey, force);
-            choose_short(&survey, force);
-            /* Rows must not go back to where they are taken from. */
-            for (size_t i = 0; i < survey.count && rc == RC_OK; i++)
-                if (survey.item[i].chosen && ix->segment != NULL &&
-                    survey.item[i].place.segment == segment_number(ix->segment))
-                    rc = checkpoint_finish_segment(ix, err);
-        }
-    }
+    enum rc rc = look_over(&survey, force, err);
     pthread_mutex_unlock(&ix->store->layout);
     if (rc == RC_OK)
         rc = rewrite_chosen(&survey, &steps, err);
-    if (rc == RC_OK && steps != 0) {
-        remove_segments(&survey);
-        atomic_fetch_add(&ix->store->rewrites, steps);
-    }
-    if (rc == RC_OK && force && looked) {
-        pthread_mutex_lock(&ix->table);
-        ix->dict_since = 0; /* all that is older has been made anew */
-        pthread_mutex_unlock(&ix->table);
-    }
+    atomic_fetch_add(&ix->store->rewrites, steps);
+    if (rc == RC_OK)
+        looked_well(&survey, &look, force);
     survey_done(&survey);
-    return rc == RC_NOT_FOUND || rc == RC_OK ? first : rc;
+    return rc == RC_NOT_FOUND ? RC_OK : rc;
+}
+
+/* Whatever fails, on a full catalog or disk, must not keep the rest from making room. */
+static enum rc compact_index(struct index *ix, bool force, struct err *err)
+{
+    struct err ignored = {0};
+    sample_gc(ix);
+    enum rc first = index_merge_ids(ix, false, err);
+    enum rc rc = index_train(ix, force, first == RC_OK ? err : &ignored);
+    first = first == RC_OK ? rc : first;
+    index_dicts_rest(ix);
+    if (!atomic_load(&ix->deleted)) {
+        rc = look_and_rewrite(ix, force, first == RC_OK ? err : &ignored);
+        first = first == RC_OK ? rc : first;
+    }
+    if (force && !atomic_load(&ix->deleted)) { /* now that rows are gone, their entries may go */
+        rc = index_merge_ids(ix, true, first == RC_OK ? err : &ignored);
+        first = first == RC_OK ? rc : first;
+    }
+    return first;
+}
+
+/* ---- trying again */
+
+static bool retry_due(const struct retry *retry)
+{
+    return retry->at_ms == 0 || mono_ms() >= retry->at_ms;
+}
+
+static void retry_note(struct retry *retry, bool failed)
+{
+    uint64_t twice = retry->wait_ms * 2 < RETRY_MAX_MS ? retry->wait_ms * 2 : RETRY_MAX_MS;
+    if (!failed)
+        *retry = (struct retry){0};
+    else
+        retry->wait_ms = retry->wait_ms == 0 ? RETRY_MS : twice;
+    if (failed)
+        retry->at_ms = mono_ms() + retry->wait_ms;
+}
+
+/* The earliest of two times; 0: none. */
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
 /* ---- deleted indices */
@@ -747,17 +582,23 @@ static enum rc drop_index(struct store *store, const struct drop *drop, struct e
     return rc == RC_OK ? drop_keys(store, drop->index_no, err) : rc;
 }
 
-static void run_drops(struct store *store, struct drop *list)
+/* *next_ms: when one that failed is due again. */
+static void run_drops(struct store *store, struct drop *list, uint64_t *next_ms)
 {
     while (list != NULL) {
         struct drop *d = list;
         struct err err = {0};
         list = d->next;
-        if (drop_index(store, d, &err) == RC_OK) {
+        bool due = retry_due(&d->retry), first = d->retry.wait_ms == 0;
+        if (due && drop_index(store, d, &err) == RC_OK) {
             free(d);
             continue;
         }
-        store_event(store, 1, "removing a deleted index will be repeated: %s", err.msg);
+        if (due)
+            retry_note(&d->retry, true);
+        if (due && first)
+            store_event(store, 1, "removing a deleted index will be repeated: %s", err.msg);
+        *next_ms = sooner(*next_ms, d->retry.at_ms);
         pthread_mutex_lock(&store->wake);
         d->next = store->drops;
         store->drops = d;
@@ -783,21 +624,34 @@ static bool wanted(const struct flush_request *merges, const struct index *ix)
     return false;
 }
 
-static void compact_all(struct store *store, struct flush_request *merges, bool *complaining)
+static void compact_all(struct store *store, struct flush_request *merges, bool *complaining,
+                        uint64_t *next_ms)
 {
     struct index **list = NULL;
     size_t n = 0;
     struct err err = {0};
     enum rc rc = store_all(store, &list, &n);
+    bool failing = rc != RC_OK;
     for (size_t i = 0; i < n; i++) { /* one that fails does not keep the others from it */
-        enum rc one = compact_index(list[i], wanted(merges, list[i]), &err);
-        rc = rc == RC_OK ? one : rc;
-        index_release(list[i]);
+        struct index *ix = list[i];
+        struct err why = {0};
+        bool force = wanted(merges, ix);
+        if (force || retry_due(&ix->retry)) {
+            enum rc one = compact_index(ix, force, &why);
+            retry_note(&ix->retry, one != RC_OK);
+            if (one != RC_OK && rc == RC_OK) {
+                rc = one;
+                err = why;
+            }
+        }
+        failing = failing || ix->retry.at_ms != 0;
+        *next_ms = sooner(*next_ms, ix->retry.at_ms);
+        index_release(ix);
     }
     free(list);
     if (rc != RC_OK && !*complaining)
         store_event(store, 1, "compaction failed, will be repeated: %s", err.msg);
-    *complaining = rc != RC_OK;
+    *complaining = failing;
     while (merges != NULL) {
         struct flush_request *f = merges;
         merges = f->next;
@@ -805,28 +659,44 @@ static void compact_all(struct store *store, struct flush_request *merges, bool 
     }
 }
 
+/* Until there is something to do, or something that failed is due (at_ms, 0: nothing). */
+static void wait_for_work(struct store *store, uint64_t at_ms)
+{
+    while (!store->stopping && !store->compact_now && store->merges == NULL) {
+        uint64_t now = mono_ms();
+        if (at_ms == 0) {
+            pthread_cond_wait(&store->wake_compact, &store->wake);
+        } else if (now < at_ms) {
+            struct timespec until;
+            clock_gettime(CLOCK_REALTIME, &until);
+            until.tv_sec += (time_t)((at_ms - now) / 1000) + 1;
+            pthread_cond_timedwait(&store->wake_compact, &store->wake, &until);
+        } else {
+            return;
+        }
+    }
+}
+
 void *compact_main(void *arg)
 {
     struct store *store = arg;
     bool complaining = false;
+    uint64_t next_ms = 0;
     pthread_setname_np(pthread_self(), "compaction");
     pthread_mutex_lock(&store->wake);
-    while (!store->stopping) {
-        struct timespec until;
-        if (!store->compact_now && store->merges == NULL) {
-            clock_gettime(CLOCK_REALTIME, &until);
-            until.tv_sec += TICK_MS / 1000;
-            pthread_cond_timedwait(&store->wake_compact, &store->wake, &until);
-            continue;
-        }
+    for (;;) {
+        wait_for_work(store, next_ms);
+        if (store->stopping)
+            break;
         struct flush_request *merges = store->merges;
         struct drop *drops = store->drops;
         store->merges = NULL;
         store->drops = NULL;
         store->compact_now = false;
         pthread_mutex_unlock(&store->wake);
-        run_drops(store, drops);
-        compact_all(store, merges, &complaining);
+        next_ms = 0;
+        run_drops(store, drops, &next_ms);
+        compact_all(store, merges, &complaining, &next_ms);
         pthread_mutex_lock(&store->wake);
     }
     pthread_mutex_unlock(&store->wake);

@@ -21,7 +21,8 @@ struct dict;
 
 /* Train on samples that lie one behind the other.
  *   out      appended to
- *   errors   RC_NOT_FOUND: nothing worth keeping (T2); RC_NOMEM */
+ *   errors   RC_NOT_FOUND: nothing worth keeping (T2); RC_AGAIN: too few samples, or too little in
+ *            them for that size; RC_NOMEM */
 MUST_CHECK enum rc dict_train(struct slice samples, const size_t *sizes, size_t count,
                               size_t dict_bytes, struct buf *out);
 

@@ -19,7 +19,10 @@
  *       in blocks shared with others. So a request is in the log whole or not at all.
  *   E2  packed_seq of the catalog: every row below it is in a segment that the catalog names, with
  *       all its effects (ids, dead rows); every row from it on is replayed from the log.
- *   E3  effects are idempotent and commute: the highest seq of an id wins. */
+ *   E3  effects are idempotent and commute: the highest seq of an id wins.
+ *   E4  ids and dead rows in memory, of all indices together, stay within id_memory_bytes
+ *       (storage.ids.memory) and what the writes bring that are under way: over half of it a
+ *       checkpoint begins, the biggest first; over all of it no write is admitted. */
 #ifndef STOWD_ENGINE_H
 #define STOWD_ENGINE_H
 
@@ -32,6 +35,7 @@
 #include "storage/io.h"
 #include "storage/rows.h"
 #include "storage/segment.h"
+#include "storage/seqbits.h"
 #include "storage/store.h"
 #include "storage/wal.h"
 
@@ -68,6 +72,11 @@ struct index_run {
     uint64_t first_seq;
 };
 
+/* When to try again what failed. */
+struct retry {
+    uint64_t at_ms, wait_ms; /* monotonic; 0: at once */
+};
+
 /* Immutable metadata with a count of references; meta is what callers see. */
 struct meta_ref {
     struct index_meta meta;
@@ -89,11 +98,28 @@ struct dict_copy {
     uint64_t at;
 };
 
+/* What came of the last try to get one. */
+struct dict_judgement {
+    enum dict_outcome outcome;
+    uint64_t try_raw; /* none before there are so many raw bytes */
+};
+
 /* The sorted runs of an index' ids; immutable, counted. */
 struct idrun_list {
     atomic_size_t refs;
     size_t count;
     struct idrun run[];
+};
+
+/* Where the scrub is with an index, and what it found (scrub.h). */
+struct index_scrub {
+    /* its thread's own */
+    bool running, wrapped;
+    uint64_t begun_ms;    /* the pass, monotonic; 0: none yet */
+    uint64_t start, from; /* seqs: where it began, where it goes on */
+    uint64_t found;       /* in this pass */
+    /* for the statistics */
+    atomic_uint_fast64_t bytes, passes, passed_s, damaged;
 };
 
 struct index {
@@ -130,15 +156,19 @@ struct index {
     size_t pending_count, pending_cap;
     struct dict **dicts; /* those in memory */
     size_t dict_count;
+    bool dicts_used;                  /* since compaction last looked (Q4) */
     uint32_t dict_current, dict_next; /* 0: none */
     uint32_t dict_coming;             /* being published: saved as the current one, not used yet */
     uint64_t dict_since;              /* blocks of older rows may be made anew with it; 0: none */
-    uint64_t dict_try_raw;            /* no training before there are so many raw bytes */
+    uint32_t dict_bytes;              /* of the current one's record */
+    uint32_t dict_from; /* number of the index whose dictionary it may take over; 0: none */
+    struct dict_judgement dict_judged;
     struct idmap ids;
     struct idrun_list *idruns; /* NULL: none */
     uint64_t ids_epoch;        /* rises when ids move from one level to another */
     uint64_t ids_carried;      /* ids of rows below it may have left memory for the catalog */
     struct seqset dead, dead_frozen;
+    size_t id_memory; /* of ids and dead, as counted in the store's */
     bool has_client_ids;
     struct snapshot *snapshots;
     uint64_t docs;       /* live documents */
@@ -146,8 +176,8 @@ struct index {
     uint64_t raw_bytes;  /* of rows in all places */
     uint64_t block_bytes, block_raw_bytes, blocks;
     uint64_t disk_bytes, segments;
-    uint64_t dead_since;   /* rows that died since compaction last looked */
-    uint64_t short_blocks; /* blocks in the catalog that joining may look at */
+    uint64_t dead_since;   /* rows that died since compaction last looked with success */
+    uint64_t short_blocks; /* blocks in the catalog that joining may look at, likewise */
     uint64_t ticket_next;  /* number of the next ticket */
     uint64_t ticket_low;   /* all tickets below are in the log */
     bool *ticket_done;     /* ring of [ticket_low, ticket_next) */
@@ -157,6 +187,8 @@ struct index {
     /* Moving average of packed bytes (before compression) per 1024 raw ones; 0: not known. */
     atomic_uint packed_ratio;
     atomic_uint_fast64_t indexed, index_failed, deletes, gets, get_missing;
+    struct index_scrub scrub;
+    atomic_uint_fast64_t ids_flushed_bytes, ids_merged_bytes; /* of id runs, written by each */
 
     /* the checkpoint thread's and compaction's own, under store.layout */
     struct segment_writer *segment;
@@ -170,8 +202,13 @@ struct index {
     uint64_t packed_seq;  /* E2 as the catalog has it */
     uint64_t cut_next;    /* next_seq then: its ids and dead rows are of rows below it */
     size_t cut_pending;   /* how many of them */
+    size_t id_memory_cut; /* id_memory when the checkpoint began */
+    bool maybe_named;     /* the catalog may name what was written since checkpoint_mark */
+    atomic_bool strays;   /* there may be segments that nothing names */
     /* Tombstones below gc_seq are older than index.gc_deletes; the next sample is on its way. */
     uint64_t gc_seq, gc_next_seq, gc_next_ms;
+    uint64_t look_at_gc; /* rows may go once gc_seq is there: worth another look; 0: none */
+    struct retry retry;
 };
 
 struct flush_request {
@@ -222,11 +259,13 @@ struct store {
     struct drop *drops;      /* deleted indices whose keys are left */
 
     pthread_t checkpoint_thread, compact_thread;
+    struct scrub *scrub; /* NULL: off */
     bool threads_started;
     atomic_bool failed; /* the log is dead */
     atomic_uint_fast64_t checkpoints, checkpoint_failures, rewrites;
     atomic_size_t packs;                /* background packing that is queued or running */
     atomic_uint_fast64_t pending_bytes; /* in memory, to be written to segments */
+    atomic_size_t id_memory;            /* E4 */
     atomic_uint_fast64_t space_checked_ms, space_free, space_total;
     atomic_bool space_low;
 };
@@ -234,6 +273,7 @@ struct store {
 struct drop {
     uint32_t index_no;
     char dir_name[33];
+    struct retry retry;
     struct drop *next;
 };
 
@@ -273,6 +313,8 @@ void index_apply_locked(struct index *index, const struct row *row, uint64_t has
                         bool old_live);
 /* ids: rows with a client's id that will be applied. */
 MUST_CHECK bool index_reserve_locked(struct index *index, size_t ids);
+/* The memory of ids and dead rows has changed: count it (E4). Caller holds table. */
+void index_count_ids_locked(struct index *index);
 uint64_t index_hash(const struct index *index, struct slice id);
 /* Tickets. Issue: caller holds table. Pass: without locks; calls what became ready. */
 MUST_CHECK bool index_ticket_locked(struct index *index, uint64_t *ticket_out);
@@ -286,6 +328,9 @@ MUST_CHECK enum rc index_dict(struct index *index, uint32_t number, bool nowait,
                               struct err *err);
 /* The one for new blocks; *out NULL when there is none. */
 MUST_CHECK enum rc index_current_dict(struct index *index, struct dict **out, struct err *err);
+/* The same for whoever packs: NULL, too, when it cannot be had. That makes a block larger; it must
+ * not keep rows from disk. */
+void index_dict_for_packing(struct index *index, struct dict **out);
 /* Have a copy in the segment (Q1); then, when the segment is synced, in the catalog; then, when
  * that is committed, done. The caller holds layout. */
 MUST_CHECK enum rc index_dict_to_segment(struct index *index, struct segment_writer *w,
@@ -296,10 +341,25 @@ void index_dict_carried(struct index *index);
 MUST_CHECK enum rc index_dict_each(struct index *index,
                                    enum rc (*fn)(const struct dict_copy *copy, void *arg),
                                    void *arg, struct err *err);
-/* A segment goes (UINT32_MAX: all of the index): its copies with it. */
+/* All of its copies, or those in one segment, out of the catalog (segment UINT32_MAX: all). */
 MUST_CHECK enum rc index_dict_forget(struct catalog *catalog, struct catalog_txn *txn,
                                      uint32_t index_no, uint32_t segment, struct err *err);
-/* Train a dictionary when there is enough to learn from; force: on what there is. */
+/* A segment goes: its copies with it, once what is still needed has another (Q3). When it fails the
+ * segment must stay. The caller holds layout. */
+MUST_CHECK enum rc index_dict_leave(struct index *index, uint32_t segment, struct err *err);
+/* Have a dictionary in memory, or the same one that another thread had there first. Takes over the
+ * reference, gives one. */
+struct dict *index_dict_learn(struct index *index, struct dict *dict);
+/* Let go of those in memory that nobody used since the last call. */
+void index_dicts_rest(struct index *index);
+
+/* ---- train.c: when an index gets a dictionary */
+/* Begin where another one is: called before anybody else knows the index. */
+void index_follow(struct index *index, struct index *predecessor);
+/* May the predecessor's dictionary be worth trying now? Caller holds table. */
+bool index_follow_due_locked(const struct index *index);
+/* Try for a dictionary when there is enough to judge by; force: on what there is. Not under locks.
+ */
 MUST_CHECK enum rc index_train(struct index *index, bool force, struct err *err);
 
 /* ---- ids.c: the levels of the id index */
@@ -319,8 +379,9 @@ MUST_CHECK enum rc idrun_write(const struct idrun_entry *entries, size_t count, 
                                enum rc (*put)(void *arg, uint32_t piece, struct slice value,
                                               struct err *err),
                                void *arg, struct err *err);
-/* Merge runs of one size when there are many. Caller holds nothing. */
-MUST_CHECK enum rc index_merge_ids(struct index *index, struct err *err);
+/* Merge runs of one size when there are many; force: all of them. Caller holds nothing, and is the
+ * only one that rewrites blocks. */
+MUST_CHECK enum rc index_merge_ids(struct index *index, bool force, struct err *err);
 MUST_CHECK enum rc index_sweep_ids(struct index *index, struct err *err);
 
 /* ---- read.c */
@@ -381,10 +442,28 @@ MUST_CHECK enum rc checkpoint_segment(struct index *index, struct segment_writer
 void checkpoint_poke(struct store *store); /* soon, please */
 /* Something in it failed: leave it behind. Caller holds layout. */
 void checkpoint_abandon_segment(struct index *index);
+/* Segments before an attempt to write to them; when it has failed, what it wrote is taken back,
+ * unless the catalog may name it. Caller holds layout from mark to undo. */
+struct segment_mark {
+    uint32_t next; /* number of the next new one */
+    bool any_open;
+    uint32_t open; /* the one being written … */
+    uint64_t open_len;
+    uint64_t segments, disk_bytes; /* of the statistics */
+};
+void checkpoint_mark(struct index *index, struct segment_mark *mark);
+void checkpoint_undo(struct index *index, const struct segment_mark *mark);
+/* A commit that names blocks of this attempt returned rc. One that had no space has changed nothing
+ * (C1); of any other that failed, the disk knows. */
+static inline void index_note_commit(struct index *index, enum rc rc)
+{
+    index->maybe_named = index->maybe_named || rc != RC_FULL;
+}
 /* Seal and close it, if one is open. Caller holds layout. */
 MUST_CHECK enum rc checkpoint_finish_segment(struct index *index, struct err *err);
 /* Space: free bytes on the device against reserve and what is still to be written. */
 bool store_space_ok(struct store *store);
+bool store_ids_ok(struct store *store); /* E4 */
 
 /* ---- recover.c */
 MUST_CHECK enum rc recover_store(struct store *store, struct wal_start *start, struct err *err);
@@ -401,14 +480,16 @@ struct snapshot {
     struct index *index;
     uint64_t limit; /* rows below it, as they were */
     uint64_t docs;
-    struct seqset killed; /* rows that died after it was opened; guarded by index.table */
-    bool broken;          /* memory ran out: killed is not complete */
-    struct snapshot *next;
+    /* guarded by index.table */
+    struct seqbits killed; /* rows that died while it was the newest one, or closed ones newer … */
+    bool broken;           /* … unless memory ran out */
+    struct snapshot *next; /* the next older one: its limit is not higher */
 };
-/* A row dies: note it in the snapshots that still see it. Caller holds table. */
+/* A row dies: note it for the snapshots that still see it. Caller holds table. */
 void snapshots_note_locked(struct index *index, uint64_t dead_seq);
 /* Does a snapshot still see this dead row? Caller holds table. */
 bool snapshots_need_locked(const struct index *index, uint64_t seq);
+size_t snapshots_memory_locked(const struct index *index);
 
 /* ---- store.c */
 /* What offline tools need of a store: no threads, no log. Lock: RC_BUSY when another has it. */

@@ -197,6 +197,14 @@ static enum rc take_owner(const struct segment_owner *owner, uint32_t number, vo
                                                                      : describe(f, owner->describe);
 }
 
+/* A number is never given out twice, even if the dictionary itself is lost: blocks still name it.
+ */
+static void note_dict(struct found *f, uint32_t number)
+{
+    if (number >= f->dict_next)
+        f->dict_next = number + 1;
+}
+
 static enum rc take_block(const struct block_header *head, uint64_t at, struct slice record,
                           void *arg)
 {
@@ -207,6 +215,9 @@ static enum rc take_block(const struct block_header *head, uint64_t at, struct s
     struct row last;
     if (f->number == 0)
         f->number = head->index_no;
+    note_dict(f, head->dictionary);
+    if (head->dictionary > f->dict_used)
+        f->dict_used = head->dictionary;
     enum rc rc = block_open(record, f->number, head->first_seq, BLOCK_META, NULL, &block, &why);
     if (rc == RC_NOMEM)
         return rc;
@@ -271,16 +282,46 @@ struct dict *found_dict(const struct found *f, uint32_t number)
     return NULL;
 }
 
+static void drop_dict(struct found *f, uint32_t number)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < f->copy_count; i++)
+        if (f->copy[i].number != number)
+            f->copy[kept++] = f->copy[i];
+    f->copy_count = kept;
+    kept = 0;
+    for (size_t i = 0; i < f->dict_count; i++) {
+        if (dict_number(f->dict[i]) != number)
+            f->dict[kept++] = f->dict[i];
+        else
+            dict_release(f->dict[i]);
+    }
+    f->dict_count = kept;
+}
+
 static enum rc take_dict(uint32_t number, uint64_t at, struct slice bytes, void *arg)
 {
     struct scan *s = arg;
     struct found *f = s->f;
+    note_dict(f, number);
     if (!grow((void **)&f->copy, &f->copy_cap, f->copy_count, sizeof *f->copy) ||
         !grow((void **)&f->dict, &f->dict_cap, f->dict_count, sizeof(struct dict *)))
         return RC_NOMEM;
+    struct dict *known = found_dict(f, number);
+    if (known != NULL && !slice_eq(dict_bytes(known), bytes)) {
+        /* Numbers were not always reserved: a crash kept the first one from being used, and its
+         * number was given to another. */
+        if (number <= f->dict_used) {
+            rebuild_damage(s->rb, "%s/%08x.seg: another dictionary %u", f->dir_name, s->segment,
+                           number);
+            return RC_OK;
+        }
+        drop_dict(f, number);
+        known = NULL;
+    }
     f->copy[f->copy_count++] = (struct dict_copy){
         number, s->segment, (uint32_t)align_up(BLOCK_HEADER_BYTES + bytes.len, BLOCK_ALIGN), at};
-    if (found_dict(f, number) != NULL)
+    if (known != NULL)
         return RC_OK;
     struct dict *dict = dict_make(number, bytes);
     if (dict == NULL)

@@ -35,6 +35,8 @@ struct found {
     size_t row_count, row_cap;
     struct dict **dict; /* those in its segments, each once … */
     size_t dict_count, dict_cap;
+    uint32_t dict_next;     /* above all that something is named or made with */
+    uint32_t dict_used;     /* the highest that a block is made with */
     struct dict_copy *copy; /* … and where they stand */
     size_t copy_count, copy_cap;
     struct index *index;

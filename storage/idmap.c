@@ -24,12 +24,12 @@ static bool table_reserve(struct idmap_table *t, size_t more)
     if (slot == NULL)
         return false;
     for (size_t i = 0; i < want; i++)
-        slot[i].seq = IDMAP_NONE;
+        slot[i].place = IDMAP_NONE;
     for (size_t i = 0; i < slots; i++) {
-        if (t->slot[i].seq == IDMAP_NONE)
+        if (t->slot[i].place == IDMAP_NONE)
             continue;
         size_t at = slot_of(t->slot[i].hash, want - 1);
-        while (slot[at].seq != IDMAP_NONE)
+        while (slot[at].place != IDMAP_NONE)
             at = (at + 1) & (want - 1);
         slot[at] = t->slot[i];
     }
@@ -56,15 +56,14 @@ void idmap_set(struct idmap *map, uint64_t hash, uint64_t seq, uint64_t old, boo
     struct idmap_table *t = &map->active;
     assert(t->slot != NULL && t->count <= t->mask);
     size_t at = slot_of(hash, t->mask);
-    for (; t->slot[at].seq != IDMAP_NONE; at = (at + 1) & t->mask) {
+    for (; t->slot[at].place != IDMAP_NONE; at = (at + 1) & t->mask) {
         struct idmap_entry *e = &t->slot[at];
-        if (e->hash == hash && (e->seq == old || e->seq == seq)) {
-            e->seq = seq;
-            e->tombstone = tombstone;
+        if (e->hash == hash && (idmap_seq(e) == old || idmap_seq(e) == seq)) {
+            e->place = seq << 1 | tombstone;
             return;
         }
     }
-    t->slot[at] = (struct idmap_entry){hash, seq, tombstone};
+    t->slot[at] = (struct idmap_entry){hash, seq << 1 | tombstone};
     t->count++;
 }
 
@@ -76,13 +75,13 @@ bool idmap_find(const struct idmap *map, uint64_t hash, uint64_t *seqs, size_t *
         const struct idmap_table *t = levels[l];
         if (t->count == 0)
             continue;
-        for (size_t at = slot_of(hash, t->mask); t->slot[at].seq != IDMAP_NONE;
+        for (size_t at = slot_of(hash, t->mask); t->slot[at].place != IDMAP_NONE;
              at = (at + 1) & t->mask) {
             if (t->slot[at].hash != hash)
                 continue;
             if (*count_io == max)
                 return false;
-            seqs[(*count_io)++] = t->slot[at].seq;
+            seqs[(*count_io)++] = idmap_seq(&t->slot[at]);
         }
     }
     return true;
@@ -156,4 +155,9 @@ bool seqset_has(const struct seqset *set, uint64_t seq)
         if (set->slot[at] == seq)
             return true;
     return false;
+}
+
+size_t seqset_memory(const struct seqset *set)
+{
+    return set->slot == NULL ? 0 : (set->mask + 1) * sizeof *set->slot;
 }

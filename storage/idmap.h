@@ -6,7 +6,9 @@
  *   D1  an entry of the id table: hash -> seq of the newest row of one id. Ids whose hashes collide
  *       have an entry each.
  *   D2  freezing needs the frozen generation to be empty.
- * No locks: the caller holds index.table. */
+ *   D3  16 bytes a slot, at most 3/4 of them used: 21 to 43 bytes an id; 8 bytes a slot of dead
+ * rows. Both count against storage.ids.memory (engine.h). No locks: the caller holds index.table.
+ */
 #ifndef STOWD_IDMAP_H
 #define STOWD_IDMAP_H
 
@@ -16,9 +18,16 @@
 
 struct idmap_entry {
     uint64_t hash;
-    uint64_t seq; /* IDMAP_NONE: the slot is empty */
-    bool tombstone;
+    uint64_t place; /* seq * 2, + 1 for a tombstone; IDMAP_NONE: the slot is empty */
 };
+static inline uint64_t idmap_seq(const struct idmap_entry *entry)
+{
+    return entry->place >> 1;
+}
+static inline bool idmap_tombstone(const struct idmap_entry *entry)
+{
+    return (entry->place & 1) != 0;
+}
 
 struct idmap_table {
     struct idmap_entry *slot;
@@ -52,5 +61,6 @@ void seqset_done(struct seqset *set);
 MUST_CHECK bool seqset_reserve(struct seqset *set, size_t more);
 bool seqset_add(struct seqset *set, uint64_t seq); /* room was reserved; false: was there */
 bool seqset_has(const struct seqset *set, uint64_t seq);
+size_t seqset_memory(const struct seqset *set);
 
 #endif

@@ -9,16 +9,22 @@
  *
  *   L1  ids_epoch rises whenever an entry leaves a level. A look-up that found nothing and sees
  *       another epoch than at its beginning is repeated.
- *   L2  merging leaves out entries of dead rows that are no tombstones: a newer entry of that id
- *       exists. */
+ *   L2  merging leaves out entries of dead documents: a newer entry of that id exists. It leaves
+ *       out a tombstone's once its row has been rewritten away (P2: older than index.gc_deletes and
+ *       without an older row of any id on disk) and no run that is not merged has an older entry of
+ *       the hash, which a block that a reader has pinned could bring back to life. */
 #include "config/limits.h"
 #include "storage/engine.h"
 
 #include <stdlib.h>
 
 #define FAN_OUT 8
-/* Catalog keys that a piece counts for, by its size, in a transaction. */
+/* Catalog keys that a piece counts for, by its size, in a transaction; and opening a block, by its
+ * time. */
 #define PIECE_KEYS 64
+#define BLOCK_KEYS 16
+/* A forced merge makes a single run anew when it has so many entries beyond the live documents. */
+#define FORCE_EXCESS(docs) ((docs) / 8 + 64)
 
 /* ---- lists of runs */
 
@@ -227,11 +233,16 @@ struct merge {
     size_t keys;
     struct idrun in[64];
     size_t in_count;
+    struct idrun other[64]; /* runs that are not merged, which may have older entries … */
+    size_t other_count;
+    bool others_known; /* … and they are all of them */
+    struct row_reader reader;
     struct idrun out;
     uint8_t bits_min; /* of the inputs: a step takes one piece of the coarsest */
     struct idrun_entry *entry;
     size_t count, cap;
     uint64_t written;
+    uint64_t piece_bytes;
     bool any_dead;
 };
 
@@ -245,25 +256,42 @@ static unsigned size_class(uint64_t count)
     return c;
 }
 
-/* The smallest class that is full, or everything small when there are too many runs. */
-static bool choose(struct merge *m, const struct idrun_list *list)
+/* Runs of this size class and below take part. False: none is due. The smallest class that is full;
+ * force: everything, when that is more than one run or one with much that is gone. */
+static bool class_due(const struct idrun_list *list, bool force, uint64_t docs, unsigned *out)
 {
-    unsigned in_class[32] = {0}, full = 32;
+    unsigned in_class[32] = {0};
+    *out = 31;
+    if (force)
+        return list->count > 1 ||
+               (list->count == 1 && list->run[0].count > docs + FORCE_EXCESS(docs));
     for (size_t i = 0; i < list->count; i++)
         in_class[size_class(list->run[i].count)]++;
-    for (unsigned c = 0; c < 32 && full == 32; c++)
-        if (in_class[c] >= FAN_OUT)
-            full = c;
-    if (full == 32)
+    for (*out = 0; *out < 32; ++*out)
+        if (in_class[*out] >= FAN_OUT)
+            return true;
+    return false;
+}
+
+static bool choose(struct merge *m, const struct idrun_list *list, bool force, uint64_t docs)
+{
+    unsigned last;
+    if (!class_due(list, force, docs, &last))
         return false;
     m->bits_min = 32;
-    for (size_t i = 0; i < list->count && m->in_count < ARRAY_LEN(m->in); i++)
-        if (size_class(list->run[i].count) <= full) {
-            m->in[m->in_count++] = list->run[i];
-            m->out.count += list->run[i].count;
-            if (list->run[i].bits < m->bits_min)
-                m->bits_min = list->run[i].bits;
+    m->others_known = true;
+    for (size_t i = 0; i < list->count; i++) {
+        if (size_class(list->run[i].count) > last || m->in_count == ARRAY_LEN(m->in)) {
+            m->others_known = m->others_known && m->other_count < ARRAY_LEN(m->other);
+            if (m->others_known)
+                m->other[m->other_count++] = list->run[i];
+            continue;
         }
+        m->in[m->in_count++] = list->run[i];
+        m->out.count += list->run[i].count;
+        if (list->run[i].bits < m->bits_min)
+            m->bits_min = list->run[i].bits;
+    }
     m->out.bits = idrun_bits(m->out.count);
     if (m->out.bits < m->bits_min)
         m->out.bits = m->bits_min;
@@ -311,24 +339,79 @@ static enum rc load_range(struct merge *m, uint32_t range, struct err *err)
     return rc;
 }
 
-static enum rc drop_dead(struct merge *m, struct err *err)
+/* Has a run that is not merged an entry of the hash that is older? */
+static enum rc older_elsewhere(struct merge *m, const struct idrun_entry *e, bool *out,
+                               struct err *err)
+{
+    struct catalog_view *view = NULL;
+    enum rc rc = RC_OK;
+    *out = !m->others_known;
+    if (*out || m->other_count == 0)
+        return RC_OK;
+    TRY(catalog_view_begin(m->index->store->catalog, &view, err));
+    for (size_t r = 0; r < m->other_count && rc == RC_OK && !*out; r++) {
+        uint64_t seqs[CANDIDATES_MAX];
+        size_t n = 0;
+        rc = find_in_run(view, m->index, &m->other[r], e->hash, seqs, &n, err);
+        for (size_t i = 0; i < n; i++)
+            *out = *out || seqs[i] < e->seq;
+    }
+    catalog_view_end(view);
+    return rc;
+}
+
+/* May the entry of a tombstone, dead as they all are, go? (L2) */
+static enum rc tombstone_gone(struct merge *m, const struct idrun_entry *e, bool *out,
+                              struct err *err)
+{
+    struct index *ix = m->index;
+    struct place place;
+    struct row row;
+    struct err unread = {0};
+    bool older = false;
+    *out = false;
+    if (e->seq >= ix->packed_seq) /* not in a block yet */
+        return RC_OK;
+    enum rc rc = catalog_find_block(ix->store->catalog, ix->number, e->seq, &place, err);
+    if (rc == RC_OK && place.rows == place.last_seq - place.first_seq + 1)
+        return RC_OK; /* it has all of its seqs */
+    if (rc == RC_OK) {
+        m->keys += BLOCK_KEYS;
+        rc = row_reader_get(&m->reader, ix, e->seq, &row, &unread);
+        if (rc != RC_NOT_FOUND) /* there, or in a block that does not read: keep it */
+            return RC_OK;
+    }
+    if (rc != RC_NOT_FOUND)
+        return rc;
+    TRY(older_elsewhere(m, e, &older, err));
+    *out = !older;
+    return RC_OK;
+}
+
+/* May the entry be left out? What only memory calls dead may come back to life by a crash. */
+static enum rc entry_gone(struct merge *m, const struct idrun_entry *e, bool *out, struct err *err)
+{
+    uint8_t bits[CATALOG_DEAD_BYTES];
+    uint64_t bit = e->seq % CATALOG_DEAD_SEQS;
+    *out = false;
+    if (!m->any_dead)
+        return RC_OK;
+    TRY(catalog_get_dead(m->index->store->catalog, m->index->number, e->seq / CATALOG_DEAD_SEQS,
+                         bits, err));
+    *out = (bits[bit / 8] >> (bit % 8) & 1) != 0;
+    return *out && e->tombstone ? tombstone_gone(m, e, out, err) : RC_OK;
+}
+
+static enum rc drop_gone(struct merge *m, struct err *err)
 {
     size_t kept = 0;
     for (size_t i = 0; i < m->count; i++) {
         const struct idrun_entry *e = &m->entry[i];
-        uint8_t bits[CATALOG_DEAD_BYTES];
-        bool dead = false;
-        if (i != 0 && kept != 0 && e->seq == m->entry[kept - 1].seq &&
-            e->hash == m->entry[kept - 1].hash)
+        bool gone = false;
+        if (kept != 0 && e->seq == m->entry[kept - 1].seq && e->hash == m->entry[kept - 1].hash)
             continue;
-        /* What only memory calls dead may come back to life by a crash. */
-        if (m->any_dead && !e->tombstone) {
-            uint64_t bit = e->seq % CATALOG_DEAD_SEQS;
-            TRY(catalog_get_dead(m->index->store->catalog, m->index->number,
-                                 e->seq / CATALOG_DEAD_SEQS, bits, err));
-            dead = (bits[bit / 8] >> (bit % 8) & 1) != 0;
-        }
-        if (!dead)
+        TRY(entry_gone(m, e, &gone, err));
+        if (!gone)
             m->entry[kept++] = *e;
     }
     m->count = kept;
@@ -339,6 +422,7 @@ static enum rc merge_put(void *arg, uint32_t piece, struct slice value, struct e
 {
     struct merge *m = arg;
     m->keys += PIECE_KEYS;
+    m->piece_bytes += value.len;
     return catalog_put_piece(m->txn, m->index->number, m->out.number, piece, value, err);
 }
 
@@ -346,7 +430,7 @@ static enum rc move_range(struct merge *m, uint32_t range, struct err *err)
 {
     TRY(load_range(m, range, err));
     idrun_sort(m->entry, m->count);
-    TRY(drop_dead(m, err));
+    TRY(drop_gone(m, err));
     m->written += m->count;
     TRY(idrun_write(m->entry, m->count, m->out.bits, merge_put, m, err));
     for (size_t i = 0; i < m->in_count; i++) {
@@ -428,6 +512,7 @@ static enum rc merge_step(struct merge *m, uint32_t *range, struct err *err)
     enum rc rc = catalog_begin(m->index->store->catalog, &m->txn, err);
     TRY_OUT(rc);
     m->keys = 0;
+    m->piece_bytes = 0;
     while (*range < 1u << m->bits_min && m->keys < LIMIT_CATALOG_TXN_KEYS) {
         TRY_OUT(move_range(m, *range, err));
         ++*range;
@@ -435,6 +520,7 @@ static enum rc merge_step(struct merge *m, uint32_t *range, struct err *err)
     struct catalog_txn *txn = m->txn;
     m->txn = NULL;
     TRY_OUT(catalog_commit(txn, err));
+    atomic_fetch_add(&m->index->ids_merged_bytes, m->piece_bytes);
     pthread_mutex_lock(&m->index->table);
     m->index->ids_epoch++;
     pthread_mutex_unlock(&m->index->table);
@@ -444,31 +530,53 @@ out:
     return rc;
 }
 
-enum rc index_merge_ids(struct index *index, struct err *err)
+/* Has the index rows that are dead or gone, and how many are live? */
+static uint64_t live_documents(struct index *index, bool *any_dead_out)
+{
+    pthread_mutex_lock(&index->write);
+    uint64_t seqs = index->next_seq;
+    pthread_mutex_lock(&index->table);
+    uint64_t docs = index->docs;
+    pthread_mutex_unlock(&index->table);
+    pthread_mutex_unlock(&index->write);
+    *any_dead_out = docs != seqs;
+    return docs;
+}
+
+static enum rc merge_ranges(struct merge *m, bool *moved_out, struct err *err)
+{
+    struct index *ix = m->index;
+    uint32_t range = 0;
+    enum rc rc = RC_OK;
+    row_reader_init(&m->reader, ix->store, BLOCK_META, false);
+    while (rc == RC_OK && range < 1u << m->bits_min) {
+        pthread_mutex_lock(&ix->store->layout);
+        rc = may_change(ix) ? merge_step(m, &range, err) : RC_NOT_FOUND;
+        pthread_mutex_unlock(&ix->store->layout);
+        *moved_out = *moved_out || rc == RC_OK;
+    }
+    row_reader_done(&m->reader);
+    return rc;
+}
+
+enum rc index_merge_ids(struct index *index, bool force, struct err *err)
 {
     struct merge *m = calloc(1, sizeof *m);
-    uint32_t range = 0;
     bool begun = false, moved = false;
     enum rc rc = RC_OK;
     if (m == NULL)
         return RC_NOMEM;
     m->index = index;
-    pthread_mutex_lock(&index->table);
-    m->any_dead = index->rows_total != index->docs;
-    pthread_mutex_unlock(&index->table);
+    uint64_t docs = live_documents(index, &m->any_dead);
     pthread_mutex_lock(&index->store->layout);
-    if (index->idruns != NULL && may_change(index) && choose(m, index->idruns)) {
+    if (index->idruns != NULL && may_change(index) && choose(m, index->idruns, force, docs)) {
         m->out.number = index->next_idrun++;
         rc = change_list(m, false, err);
         begun = rc == RC_OK;
     }
     pthread_mutex_unlock(&index->store->layout);
-    while (begun && rc == RC_OK && range < 1u << m->bits_min) {
-        pthread_mutex_lock(&index->store->layout);
-        rc = may_change(index) ? merge_step(m, &range, err) : RC_NOT_FOUND;
-        pthread_mutex_unlock(&index->store->layout);
-        moved = moved || rc == RC_OK;
-    }
+    if (begun)
+        rc = merge_ranges(m, &moved, err);
     if (begun && !moved)
         take_back(m);
     if (begun && rc == RC_OK) {

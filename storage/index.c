@@ -76,6 +76,7 @@ void index_release(struct index *index)
     }
     free(index->pending);
     idmap_done(&index->ids);
+    atomic_fetch_sub(&index->store->id_memory, index->id_memory);
     idrun_list_release(index->idruns);
     for (size_t i = 0; i < index->dict_count; i++)
         dict_release(index->dicts[i]);
@@ -167,6 +168,8 @@ void index_meta_release(const struct index_meta *meta)
 
 /* 1 had no layout: plain. */
 #define INDEX_RECORD_FORMAT 2
+/* 1 had nothing behind the id runs, and before that nothing of dictionaries. */
+#define STATE_FORMAT 2
 
 static void put_block(struct buf *b, struct slice s)
 {
@@ -209,7 +212,7 @@ enum rc index_save_state(struct catalog_txn *txn, struct index *index, uint64_t 
     struct buf b = {0};
     put_be32(key, index->number);
     pthread_mutex_lock(&index->table);
-    buf_put_byte(&b, 1);
+    buf_put_byte(&b, STATE_FORMAT);
     buf_put_varint(&b, packed_seq);
     buf_put_varint(&b, index->next_segment);
     buf_put_byte(&b, index->has_client_ids);
@@ -233,6 +236,10 @@ enum rc index_save_state(struct catalog_txn *txn, struct index *index, uint64_t 
         buf_put_byte(&b, idruns->run[i].bits);
         buf_put_varint(&b, idruns->run[i].count);
     }
+    buf_put_byte(&b, (uint8_t)index->dict_judged.outcome);
+    buf_put_varint(&b, index->dict_judged.try_raw);
+    buf_put_varint(&b, index->dict_from);
+    buf_put_varint(&b, atomic_load(&index->packed_ratio));
     pthread_mutex_unlock(&index->table);
     enum rc rc =
         b.failed ? RC_NOMEM : catalog_put(txn, KIND_STATE, slice_of(key, 4), buf_slice(&b), err);
@@ -251,12 +258,49 @@ static uint8_t take_byte(struct reader *r)
     return s.len == 1 ? s.ptr[0] : 0;
 }
 
+/* Of format 1 there are two: the older one has the id runs here, nothing of dictionaries. Read that
+ * way, the newer one gives more runs than there are numbers below the next one. */
+static bool is_oldest_state(struct reader r)
+{
+    uint64_t next = take_varint(&r), n = take_varint(&r);
+    if (r.bad || n > next)
+        return false;
+    for (uint64_t i = 0; i < n && !r.bad; i++) {
+        if (take_varint(&r) >= next)
+            return false;
+        (void)take_byte(&r);
+        (void)take_varint(&r);
+    }
+    return !r.bad && r.p == r.end;
+}
+
+static void load_dicts(struct index *ix, struct reader *r, uint8_t format)
+{
+    if (format == 1 && is_oldest_state(*r))
+        return;
+    ix->dict_current = (uint32_t)take_varint(r);
+    ix->dict_next = (uint32_t)take_varint(r);
+    ix->dict_since = take_varint(r);
+    if (format == 1 && ix->dict_current != 0)
+        ix->dict_judged.outcome = DICT_TRAINED;
+}
+
+/* What was learnt of its documents. */
+static void load_learnt(struct index *ix, struct reader *r)
+{
+    ix->dict_judged.outcome = (enum dict_outcome)take_byte(r);
+    ix->dict_judged.try_raw = take_varint(r);
+    ix->dict_from = (uint32_t)take_varint(r);
+    atomic_store(&ix->packed_ratio, (unsigned)take_varint(r));
+}
+
 static enum rc load_idruns(struct index *ix, struct reader *r, struct err *err)
 {
     ix->next_idrun = (uint32_t)take_varint(r);
     size_t n = (size_t)take_varint(r);
     if (r->bad || n > (size_t)(r->end - r->p) / 3)
-        return err_set(err, RC_CORRUPT, 0, "index %s: state in the catalog", ix->name);
+        return err_set(err, RC_CORRUPT, 0, "index %s: state in the catalog; run stowctl rebuild",
+                       ix->name);
     ix->idruns = malloc(sizeof *ix->idruns + n * sizeof(struct idrun));
     if (ix->idruns == NULL)
         return RC_NOMEM;
@@ -267,7 +311,9 @@ static enum rc load_idruns(struct index *ix, struct reader *r, struct err *err)
         ix->idruns->run[i].bits = take_byte(r);
         ix->idruns->run[i].count = take_varint(r);
     }
-    return r->bad ? err_set(err, RC_CORRUPT, 0, "index %s: state in the catalog", ix->name) : RC_OK;
+    return r->bad ? err_set(err, RC_CORRUPT, 0,
+                            "index %s: state in the catalog; run stowctl rebuild", ix->name)
+                  : RC_OK;
 }
 
 static enum rc load_state(struct index *ix, uint64_t *packed_seq_out, struct err *err)
@@ -284,7 +330,7 @@ static enum rc load_state(struct index *ix, uint64_t *packed_seq_out, struct err
     ix->next_segment = (uint32_t)take_varint(&r);
     ix->has_client_ids = take_byte(&r) != 0;
     size_t runs = (size_t)take_varint(&r);
-    if (r.bad || format != 1 || runs > (size_t)(r.end - r.p) / 9) {
+    if (r.bad || format < 1 || format > STATE_FORMAT || runs > (size_t)(r.end - r.p) / 9) {
         rc = err_set(err, RC_CORRUPT, 0, "index %s: state of format %u in the catalog", ix->name,
                      format);
         goto out;
@@ -301,10 +347,13 @@ static enum rc load_state(struct index *ix, uint64_t *packed_seq_out, struct err
     }
     ix->run_count = runs;
     ix->next_seq = ix->packed_seq = *packed_seq_out;
-    ix->dict_current = (uint32_t)take_varint(&r);
-    ix->dict_next = (uint32_t)take_varint(&r);
-    ix->dict_since = take_varint(&r);
+    load_dicts(ix, &r, format);
     rc = load_idruns(ix, &r, err);
+    if (rc == RC_OK && format > 1)
+        load_learnt(ix, &r);
+    if (rc == RC_OK && r.bad)
+        rc = err_set(err, RC_CORRUPT, 0, "index %s: state in the catalog; run stowctl rebuild",
+                     ix->name);
 out:
     buf_done(&b);
     return rc;
@@ -501,10 +550,7 @@ static enum rc pack_rows(struct index *index, const struct rows *rows, struct bu
         list[i].fit = &fits[i];
     }
     struct dict *dict = NULL;
-    struct err unread = {0};
-    /* A dictionary that cannot be had makes the block larger; it must not keep rows from disk. */
-    if (index_current_dict(index, &dict, &unread) != RC_OK)
-        dict = NULL;
+    index_dict_for_packing(index, &dict);
     enum rc rc = block_pack(index->number, &index->spec, dict, list, n, out, err);
     dict_release(dict);
     if (rc == RC_OK)
@@ -535,12 +581,14 @@ enum rc pending_pack(struct index *index, struct pending *pending, struct err *e
         record = exact;
     }
     struct rows *rows = NULL;
+    bool follow = false;
     pthread_mutex_lock(&index->table);
     if (rc == RC_OK) {
         rows = pending->rows;
         pending->rows = NULL;
         pending->record = record;
         pending->state = PENDING_PACKED;
+        follow = index_follow_due_locked(index);
         atomic_fetch_add(&index->store->pending_bytes, record.len);
         atomic_fetch_sub(&index->store->pending_bytes, pending->raw_bytes);
     } else {
@@ -549,6 +597,8 @@ enum rc pending_pack(struct index *index, struct pending *pending, struct err *e
     pthread_cond_broadcast(&index->packed);
     pthread_mutex_unlock(&index->table);
     rows_release(rows);
+    if (follow) /* the sooner, the fewer blocks without */
+        compact_poke(index->store);
     if (rc != RC_OK)
         buf_done(&record);
     return rc;
@@ -562,10 +612,21 @@ uint64_t index_hash(const struct index *index, struct slice id)
     return XXH3_64bits_withSeed(id.ptr, id.len, seed) & index->store->hash_mask; /* leading bits */
 }
 
+void index_count_ids_locked(struct index *index)
+{
+    size_t now = idmap_memory(&index->ids) + seqset_memory(&index->dead) +
+                 seqset_memory(&index->dead_frozen);
+    atomic_fetch_add(&index->store->id_memory, now - index->id_memory); /* wraps when it is less */
+    index->id_memory = now;
+}
+
 bool index_reserve_locked(struct index *index, size_t ids)
 {
     /* Made rows add nothing to either table; an id may kill a row and be a tombstone. */
-    return ids == 0 || (idmap_reserve(&index->ids, ids) && seqset_reserve(&index->dead, 2 * ids));
+    bool room =
+        ids == 0 || (idmap_reserve(&index->ids, ids) && seqset_reserve(&index->dead, 2 * ids));
+    index_count_ids_locked(index);
+    return room;
 }
 
 static void kill_row(struct index *index, uint64_t seq)
@@ -685,12 +746,14 @@ void index_stats_get(struct index *index, struct index_stats *out)
     s.disk_bytes = index->disk_bytes;
     s.segments = index->segments;
     s.dictionary = index->dict_current;
-    for (size_t i = 0; i < index->dict_count; i++)
-        if (dict_number(index->dicts[i]) == index->dict_current)
-            s.dictionary_bytes = dict_bytes(index->dicts[i]).len;
+    s.dictionary_bytes = index->dict_bytes;
+    s.dictionary_outcome = index->dict_judged.outcome;
     s.catalog_bytes = catalog_bytes;
     s.primary_term = index->run_begun ? index->run_count : index->run_count + 1;
-    s.memory_bytes = sizeof *index + idmap_memory(&index->ids) +
+    for (size_t i = 0; index->idruns != NULL && i < index->idruns->count; i++)
+        s.ids += index->idruns->run[i].count;
+    s.id_runs = index->idruns == NULL ? 0 : index->idruns->count;
+    s.memory_bytes = sizeof *index + index->id_memory + snapshots_memory_locked(index) +
                      (index->open == NULL ? 0 : rows_memory(index->open));
     for (size_t i = 0; i < index->pending_count; i++) {
         const struct pending *p = index->pending[i];
@@ -707,6 +770,12 @@ void index_stats_get(struct index *index, struct index_stats *out)
     s.index_failed = atomic_load(&index->index_failed);
     s.deletes = atomic_load(&index->deletes);
     s.gets = atomic_load(&index->gets);
+    s.ids_flushed_bytes = atomic_load(&index->ids_flushed_bytes);
+    s.ids_merged_bytes = atomic_load(&index->ids_merged_bytes);
     s.get_missing = atomic_load(&index->get_missing);
+    s.scrubbed_bytes = atomic_load(&index->scrub.bytes);
+    s.scrub_passes = atomic_load(&index->scrub.passes);
+    s.scrub_passed_s = atomic_load(&index->scrub.passed_s);
+    s.scrub_damaged = atomic_load(&index->scrub.damaged);
     *out = s;
 }

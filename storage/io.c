@@ -118,6 +118,65 @@ enum rc io_read_nowait(const struct io_file *file, uint64_t at, void *dst, size_
     return fail(err, errno, "read", file->path);
 }
 
+enum rc io_read_once(const struct io_file *file, uint64_t at, void *dst, size_t len,
+                     struct err *err)
+{
+    if (io_read_nowait(file, at, dst, len, NULL) == RC_OK)
+        return RC_OK;
+    enum rc rc = io_read(file, at, dst, len, err);
+    (void)posix_fadvise(file->fd, (off_t)at, (off_t)len, POSIX_FADV_DONTNEED);
+    return rc;
+}
+
+#define DIRECT_ALIGN 4096
+
+void io_bypass_cache(const struct io_file *file)
+{
+    int flags = fcntl(file->fd, F_GETFL);
+    if (flags >= 0)
+        (void)fcntl(file->fd, F_SETFL, flags | O_DIRECT);
+}
+
+enum rc io_read_disk(const struct io_file *file, uint64_t at, size_t len, struct io_aligned *space,
+                     const uint8_t **out, struct err *err)
+{
+    uint64_t from = at / DIRECT_ALIGN * DIRECT_ALIGN;
+    size_t want = (size_t)(at - from + len), whole, got = 0;
+    whole = (want + DIRECT_ALIGN - 1) / DIRECT_ALIGN * DIRECT_ALIGN;
+    if (space->cap < whole) {
+        free(space->ptr);
+        space->cap = 0;
+        if (posix_memalign((void **)&space->ptr, DIRECT_ALIGN, whole) != 0) {
+            space->ptr = NULL;
+            return fail(err, ENOMEM, "read", file->path);
+        }
+        space->cap = whole;
+    }
+    while (got < want) { /* a part is a multiple of the alignment, or the end of the file */
+        ssize_t n = pread(file->fd, space->ptr + got, whole - got, (off_t)(from + got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EINVAL) { /* alignment is not all that this file system wants */
+            TRY(io_read_once(file, from, space->ptr, want, err));
+            break;
+        }
+        if (n < 0)
+            return fail(err, errno, "read", file->path);
+        if (n == 0)
+            return err_set(err, RC_CORRUPT, 0, "read %s: ends early, at %llu", file->path,
+                           (unsigned long long)(from + got));
+        got += (size_t)n;
+    }
+    *out = space->ptr + (at - from);
+    return RC_OK;
+}
+
+void io_aligned_done(struct io_aligned *space)
+{
+    free(space->ptr);
+    *space = (struct io_aligned){0};
+}
+
 static size_t iov_bytes(const struct iovec *iov, int count)
 {
     size_t len = 0;

@@ -37,6 +37,20 @@ MUST_CHECK enum rc io_read(const struct io_file *file, uint64_t at, void *dst, s
  * in the page cache, or the system cannot tell. */
 MUST_CHECK enum rc io_read_nowait(const struct io_file *file, uint64_t at, void *dst, size_t len,
                                   struct err *err);
+/* The same as io_read for what is read once: it leaves the page cache as it found it. */
+MUST_CHECK enum rc io_read_once(const struct io_file *file, uint64_t at, void *dst, size_t len,
+                                struct err *err);
+/* What the disk holds, past the page cache and without filling it: for looking whether it is still
+ * what was written. After io_bypass_cache the file is only read with io_read_disk. Where the file
+ * system has no such reads it is io_read_once. *out lies in the space. */
+struct io_aligned {
+    uint8_t *ptr;
+    size_t cap;
+};
+void io_bypass_cache(const struct io_file *file);
+MUST_CHECK enum rc io_read_disk(const struct io_file *file, uint64_t at, size_t len,
+                                struct io_aligned *space, const uint8_t **out, struct err *err);
+void io_aligned_done(struct io_aligned *space);
 MUST_CHECK enum rc io_write(const struct io_file *file, uint64_t at, const void *src, size_t len,
                             struct err *err);
 /* Gathered write; iov is changed by the call. */

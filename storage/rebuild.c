@@ -445,10 +445,12 @@ static enum rc put_dicts(struct filler *fl, struct found *f, struct err *err)
 {
     struct index *ix = f->index;
     for (size_t i = 0; i < f->dict_count; i++)
-        if (dict_number(f->dict[i]) >= ix->dict_next) {
+        if (dict_number(f->dict[i]) > ix->dict_current)
             ix->dict_current = dict_number(f->dict[i]);
-            ix->dict_next = ix->dict_current + 1;
-        }
+    if (f->dict_next > ix->dict_next)
+        ix->dict_next = f->dict_next;
+    if (ix->dict_current != 0)
+        ix->dict_judged.outcome = DICT_TRAINED;
     ix->dict_copy = f->copy; /* the index frees it */
     ix->dict_copies = f->copy_count;
     f->copy = NULL;

@@ -66,7 +66,7 @@ struct segment_writer {
     bool entered; /* the directory entry is durable (IO2) */
     bool sealed;
     struct buf dicts;   /* numbers of the dictionaries in it, 4 bytes each */
-    struct buf entries; /* the footer's, as on disk; checksum 0: to be read from the block */
+    struct buf entries; /* the footer's, as on disk */
     size_t count;
 };
 
@@ -145,41 +145,17 @@ static void put_entry(struct buf *b, const struct segment_entry *entry, uint64_t
     buf_put(b, p, sizeof p);
 }
 
-enum rc segment_reopen(const char *dir, uint32_t number, uint64_t len,
-                       const struct segment_entry *entries, size_t count,
-                       struct segment_writer **out, struct err *err)
+enum rc segment_cut(const char *dir, uint32_t number, uint64_t len, struct err *err)
 {
-    struct segment_writer *w = NULL;
+    struct io_file file = {.fd = -1};
     char path[PATH_BYTES];
     uint64_t size = 0;
-    enum rc rc;
-    TRY_OUT(writer_new(dir, number, &w, err));
     segment_path(path, sizeof path, dir, number);
-    rc = io_open(path, IO_WRITE, &w->file, err);
-    if (rc == RC_NOT_FOUND)
-        rc = err_set(err, RC_CORRUPT, 0, "segment %s: missing", path);
-    if (rc != RC_OK)
-        goto out;
-    TRY_OUT(io_size(&w->file, &size, err));
-    if (size < len || len % BLOCK_ALIGN != 0) {
-        rc = err_set(err, RC_CORRUPT, 0, "segment %s: %llu bytes, the catalog names %llu", path,
-                     (unsigned long long)size, (unsigned long long)len);
-        goto out;
-    }
-    for (size_t i = 0; i < count; i++)
-        put_entry(&w->entries, &entries[i], 0);
-    if (w->entries.failed) {
-        rc = err_set(err, RC_NOMEM, 0, "segment %s: out of memory", path);
-        goto out;
-    }
-    if (size > len)
-        TRY_OUT(io_truncate(&w->file, len, err));
-    w->len = len;
-    w->count = count;
-    *out = w;
-    w = NULL;
-out:
-    segment_writer_close(w);
+    TRY(io_open(path, IO_WRITE, &file, err));
+    enum rc rc = io_size(&file, &size, err);
+    if (rc == RC_OK && size > len)
+        rc = io_truncate(&file, len, err);
+    io_close(&file);
     return rc;
 }
 
@@ -261,23 +237,9 @@ enum rc segment_sync(struct segment_writer *w, struct err *err)
     return RC_OK;
 }
 
-/* Fill in checksums of blocks that were there when the writer was reopened. One that cannot be read
- * keeps 0: a bad place in one block must not keep the segment from being sealed. */
-static void read_checksums(struct segment_writer *w)
-{
-    for (size_t i = 0; i < w->count; i++) {
-        uint8_t *p = w->entries.ptr + i * ENTRY_BYTES;
-        uint8_t sum[8];
-        if (get_u64(p + 32) == 0 &&
-            io_read(&w->file, get_u64(p + 16) + CHECKSUM_AT, sum, sizeof sum, NULL) == RC_OK)
-            memcpy(p + 32, sum, sizeof sum);
-    }
-}
-
 enum rc segment_seal(struct segment_writer *w, struct err *err)
 {
     assert(!w->sealed);
-    read_checksums(w);
     uint8_t footer[HEADER_BYTES] = {'S', 'F', 'T', 'R', FORMAT_VERSION};
     put_u32(footer + 8, (uint32_t)w->count);
     put_u32(footer + 12, w->number);

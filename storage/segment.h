@@ -2,11 +2,12 @@
 /* Segments: append-only files of records of one index. A segment reads alone: its header names the
  * index, its footer (once sealed) is its block table. Layout in docs/format.md.
  *
- *   G1  bytes behind the length that the catalog names mean nothing and are cut off at recovery.
- *   G2  segment numbers of an index are never used twice.
- *   G3  records start on BLOCK_ALIGN, so that a scan finds the next one behind damage.
- *   G4  nothing outside segment.c assumes a local file: readers ask for (segment, offset, length).
- * Writing: one thread (checkpoints or rewriting) per segment. Reading: any thread. */
+ *   G1  bytes that the catalog does not name mean nothing. What a failed attempt appended is cut
+ *       off; after a crash it stays, as garbage that rewriting counts, and nothing is appended to
+ * it. G2  segment numbers of an index are never used twice. G3  records start on BLOCK_ALIGN, so
+ * that a scan finds the next one behind damage. G4  nothing outside segment.c assumes a local file:
+ * readers ask for (segment, offset, length). Writing: one thread (checkpoints or rewriting) per
+ * segment. Reading: any thread. */
 #ifndef STOWD_SEGMENT_H
 #define STOWD_SEGMENT_H
 
@@ -38,16 +39,12 @@ struct segment_writer;
 MUST_CHECK enum rc segment_create(const char *dir, uint32_t number,
                                   const struct segment_owner *owner, struct segment_writer **out,
                                   struct err *err);
-/* Continue one at a length that the catalog names; bytes behind it are cut off. The entries are the
- * blocks it holds so far (from the catalog). */
-MUST_CHECK enum rc segment_reopen(const char *dir, uint32_t number, uint64_t len,
-                                  const struct segment_entry *entries, size_t count,
-                                  struct segment_writer **out, struct err *err);
+/* Cut off what was appended behind a length, of one that nobody writes to any more. */
+MUST_CHECK enum rc segment_cut(const char *dir, uint32_t number, uint64_t len, struct err *err);
 /* Append one packed block record (multiple of BLOCK_ALIGN). */
 MUST_CHECK enum rc segment_append(struct segment_writer *w, struct slice record,
                                   const struct segment_entry *entry /* at, len are filled */,
                                   uint64_t *at_out, struct err *err);
-/* Make all that was appended durable, and the first time the entry in dir too (IO2). */
 /* Append a dictionary: it must stand in a segment before the first block that uses it. */
 MUST_CHECK enum rc segment_append_dict(struct segment_writer *w, uint32_t index_no, uint32_t number,
                                        struct slice bytes, uint64_t *at_out, uint32_t *len_out,
@@ -56,6 +53,7 @@ bool segment_has_dict(const struct segment_writer *w, uint32_t number);
 /* Verify a dictionary's record; *bytes_out lies in it. */
 MUST_CHECK enum rc segment_check_dict(struct slice record, uint32_t index_no, uint32_t number,
                                       struct slice *bytes_out, struct err *err);
+/* Make all that was appended durable, and the first time the entry in dir too (IO2). */
 MUST_CHECK enum rc segment_sync(struct segment_writer *w, struct err *err);
 /* Write the footer; the segment takes no more records. Sync afterwards. */
 MUST_CHECK enum rc segment_seal(struct segment_writer *w, struct err *err);

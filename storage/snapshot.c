@@ -1,29 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Snapshots: the documents of an index as of one moment. A snapshot is a limit of seqs and the set
  * of rows below it that died since; rewriting keeps those (P1). It holds no transaction and no
- * file. */
+ * file.
+ *
+ * An index' snapshots share one note of each death: it goes to the newest, and all that were open
+ * then, which are older, read it there. When one is closed, the next older one takes its notes
+ * over. So a snapshot's dead rows are those in it and in all that are newer, and memory is bounded
+ * by the rows below the newest limit, however many snapshots there are (B1 in seqbits.h). */
 #include "storage/engine.h"
 
 #include <stdlib.h>
 
 void snapshots_note_locked(struct index *index, uint64_t dead_seq)
 {
-    for (struct snapshot *s = index->snapshots; s != NULL; s = s->next) {
-        if (dead_seq >= s->limit)
-            continue;
-        if (seqset_reserve(&s->killed, 1))
-            seqset_add(&s->killed, dead_seq);
-        else
-            s->broken = true;
-    }
+    struct snapshot *newest = index->snapshots;
+    if (newest != NULL && dead_seq < newest->limit && !seqbits_add(&newest->killed, dead_seq))
+        newest->broken = true;
 }
 
 bool snapshots_need_locked(const struct index *index, uint64_t seq)
 {
-    for (const struct snapshot *s = index->snapshots; s != NULL; s = s->next)
-        if (seq < s->limit && (s->broken || seqset_has(&s->killed, seq)))
+    for (const struct snapshot *s = index->snapshots; s != NULL && seq < s->limit; s = s->next)
+        if (s->broken || seqbits_has(&s->killed, seq))
             return true;
     return false;
+}
+
+size_t snapshots_memory_locked(const struct index *index)
+{
+    size_t n = 0;
+    for (const struct snapshot *s = index->snapshots; s != NULL; s = s->next)
+        n += sizeof *s + s->killed.memory;
+    return n;
+}
+
+/* Did the row die while the snapshot was open? *broken_out: not known. Caller holds table. */
+static bool killed_since_locked(const struct snapshot *snapshot, uint64_t seq, bool *broken_out)
+{
+    bool killed = false, broken = false;
+    for (const struct snapshot *s = snapshot->index->snapshots;; s = s->next) {
+        killed = killed || seqbits_has(&s->killed, seq);
+        broken = broken || s->broken;
+        if (s == snapshot)
+            break;
+    }
+    *broken_out = broken;
+    return killed;
 }
 
 enum rc store_snapshot_open(struct store *store, struct index *index, struct snapshot **out,
@@ -64,15 +86,24 @@ struct index *store_snapshot_index(const struct snapshot *snapshot)
 void store_snapshot_close(struct store *store, struct snapshot *snapshot)
 {
     struct index *ix = snapshot->index;
-    (void)store;
+    uint64_t freed = 0;
     pthread_mutex_lock(&ix->table);
     for (struct snapshot **at = &ix->snapshots; *at != NULL; at = &(*at)->next)
         if (*at == snapshot) {
             *at = snapshot->next;
             break;
         }
+    struct snapshot *older = snapshot->next;
+    if (older != NULL)
+        older->broken = !seqbits_join(&older->killed, &snapshot->killed, older->limit) ||
+                        snapshot->broken || older->broken;
+    else
+        freed = snapshot->killed.count; /* nobody sees them any more */
+    ix->dead_since += freed;
     pthread_mutex_unlock(&ix->table);
-    seqset_done(&snapshot->killed);
+    if (freed != 0)
+        compact_poke(store);
+    seqbits_done(&snapshot->killed);
     index_release(ix);
     free(snapshot);
 }
@@ -106,9 +137,9 @@ static enum rc visible(struct snapshot *s, const struct row *row, const uint8_t 
     *out = row->kind != ROW_TOMBSTONE && !dead;
     if (row->kind == ROW_TOMBSTONE || !dead)
         return RC_OK;
+    bool broken = false;
     pthread_mutex_lock(&s->index->table);
-    *out = seqset_has(&s->killed, row->seq);
-    bool broken = s->broken;
+    *out = killed_since_locked(s, row->seq, &broken);
     pthread_mutex_unlock(&s->index->table);
     return broken ? err_set(err, RC_NOMEM, 0, "a snapshot of index %s was lost: out of memory",
                             s->index->name)

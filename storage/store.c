@@ -5,6 +5,7 @@
 #include "config/limits.h"
 #include "storage/engine.h"
 #include "storage/metadata.h"
+#include "storage/scrub.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,8 @@
  * it: LMDB never gives them back. */
 #define SHRINK_FROM (1 * MIB)
 /* A stop seals and carries over for at most so long; the log has the rest. */
-#define CLOSE_MS 6000
+#define CLOSE_MS          6000
+#define ID_MEMORY_DEFAULT (64 * MIB)
 
 /* ---- small things */
 
@@ -208,6 +210,21 @@ static enum rc shrink_catalog(struct store *store, const char *dir, struct err *
     return catalog_open(dir, store->o.catalog_map_bytes, &store->catalog, err);
 }
 
+/* Nobody else may have the old file open then: the two would share LMDB's lock file. Whoever reads
+ * beside the daemon (backup.c) holds a shared lock on it, and waits for this one. */
+static enum rc shrink_alone(struct store *store, const char *dir, struct err *err)
+{
+    char path[560];
+    snprintf(path, sizeof path, "%s/data.mdb", dir);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    enum rc rc = RC_OK;
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        rc = shrink_catalog(store, dir, err);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
 static enum rc open_catalog(struct store *store, struct err *err)
 {
     char path[512];
@@ -215,7 +232,7 @@ static enum rc open_catalog(struct store *store, struct err *err)
     snprintf(path, sizeof path, "%s/catalog", store->path);
     TRY(catalog_open(path, store->o.catalog_map_bytes, &store->catalog, err));
     catalog_space(store->catalog, &used, &file, &map);
-    return file >= SHRINK_FROM && used < file / 2 ? shrink_catalog(store, path, err) : RC_OK;
+    return file >= SHRINK_FROM && used < file / 2 ? shrink_alone(store, path, err) : RC_OK;
 }
 
 static enum rc open_parts(struct store *store, struct wal_start *start, struct err *err)
@@ -282,6 +299,7 @@ static void stop_threads(struct store *store)
 
 void store_free(struct store *store)
 {
+    scrub_stop(store);
     for (size_t i = 0; i < store->index_count; i++)
         index_release(store->indices[i]);
     free(store->indices);
@@ -316,6 +334,8 @@ enum rc store_new(const struct store_options *options, struct store **out, struc
     if (store == NULL)
         return err_set(err, RC_NOMEM, 0, "no memory for the store");
     store->o = *options;
+    if (store->o.id_memory_bytes == 0)
+        store->o.id_memory_bytes = ID_MEMORY_DEFAULT;
     store->lock_fd = -1;
     store->hash_mask =
         options->test_hash_bits == 0 ? UINT64_MAX : ~(UINT64_MAX >> options->test_hash_bits);
@@ -345,6 +365,7 @@ enum rc store_open(const struct store_options *options, struct store **out, stru
     TRY_OUT(open_parts(store, &start, err));
     TRY_OUT(begin_run(store, &start, err));
     metadata_changed(store); /* what a crash kept from the file */
+    TRY_OUT(scrub_start(store, err));
     TRY_OUT(start_threads(store, err));
     *out = store;
     store = NULL;
@@ -357,6 +378,7 @@ out:
 void store_close(struct store *store)
 {
     struct err err = {0};
+    scrub_stop(store);
     stop_threads(store);
     while (atomic_load(&store->packs) != 0) /* blocks that workers are still packing */
         nanosleep(&(struct timespec){0, 1000000}, NULL);
@@ -522,6 +544,8 @@ static enum rc create_on_disk(struct store *store, const struct index_create *cr
     TRY_OUT(index_make(store, uuid, number, create->name, &ix));
     ix->created_ms = wall_ms();
     ix->spec = create->spec;
+    if (create->predecessor != NULL)
+        index_follow(ix, create->predecessor);
     ix->meta = meta_ref_make(&create->meta);
     if (ix->meta == NULL) {
         rc = err_set(err, RC_NOMEM, 0, "no memory for an index");
@@ -734,6 +758,8 @@ void store_stats_get(struct store *store, struct store_stats *out)
         .checkpoints = atomic_load(&store->checkpoints),
         .checkpoint_failures = atomic_load(&store->checkpoint_failures),
         .rewrites = atomic_load(&store->rewrites),
+        .id_memory = atomic_load(&store->id_memory),
+        .id_memory_budget = store->o.id_memory_bytes,
     };
     catalog_space(store->catalog, &out->catalog_used, &out->catalog_file, &out->catalog_map);
 }

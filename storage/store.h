@@ -31,10 +31,13 @@ struct store_options {
     uint64_t segment_bytes;
     uint64_t reserve_bytes;
     uint64_t cache_bytes;
+    uint64_t id_memory_bytes;   /* of ids and dead rows newer than their runs; 0: 64 MiB */
     uint64_t catalog_map_bytes; /* 0: by itself */
     uint64_t checkpoint_ms;     /* at the latest this long after a write */
     uint64_t gc_deletes_ms;     /* age at which a tombstone may go */
     uint64_t idle_seal_ms;      /* an open block that got nothing for so long is sealed short */
+    uint64_t scrub_rate;        /* bytes a second that are read to be verified; 0: off */
+    uint64_t scrub_interval_ms; /* from the beginning of one pass to that of the next */
     bool accept_loss;           /* start although the log is damaged */
     struct work *work;          /* workers; outlives the store */
     /* Events for the log file of the process: severity 0 info, 1 warning, 2 error. Any thread. */
@@ -82,7 +85,14 @@ struct index_create {
     struct slice name; /* validated by the API room */
     struct codec_spec spec;
     struct index_meta meta; /* revision ignored */
+    /* Borrowed; NULL: none. One that held the same kind of documents before: the new index begins
+     * with what was learnt there (index_bequest). It may be deleted afterwards. */
+    struct index *predecessor;
 };
+/* What a new index of a spec could begin with, were this one its predecessor: how far documents
+ * pack, and its dictionary, or the one that it may still take over itself. */
+enum index_bequest { BEQUEST_NOTHING, BEQUEST_RATIO, BEQUEST_DICTIONARY };
+enum index_bequest index_bequest(struct index *index, const struct codec_spec *spec);
 
 /* A reference; give it back with index_release. RC_NOT_FOUND without text. */
 MUST_CHECK enum rc store_index_acquire(struct store *store, struct slice name, struct index **out);
@@ -111,6 +121,16 @@ const struct codec_spec *index_spec(const struct index *index);
 const struct index_meta *index_meta_acquire(struct index *index);
 void index_meta_release(const struct index_meta *meta);
 
+/* What came of the last try to get a dictionary; numbers are on disk. */
+enum dict_outcome {
+    DICT_UNTRIED = 0,
+    DICT_TOO_LITTLE = 1, /* too few blocks, or too little in them */
+    DICT_NOTHING = 2,    /* they have nothing in common that a dictionary could hold */
+    DICT_NO_GAIN = 3,    /* it would be larger than what it saves */
+    DICT_TRAINED = 4,    /* made of the index' own blocks */
+    DICT_FOLLOWED = 5,   /* taken over from the predecessor */
+};
+
 struct index_stats {
     uint64_t docs;            /* live documents */
     uint64_t deleted;         /* dead rows and tombstones not yet rewritten away */
@@ -119,13 +139,21 @@ struct index_stats {
     uint64_t block_bytes;     /* their blocks: records with headers, ids, padding */
     uint64_t disk_bytes;      /* segment files */
     uint64_t catalog_bytes;   /* keys and values in the catalog */
-    uint64_t memory_bytes;    /* open block, blocks not yet on disk, id table */
+    uint64_t memory_bytes;    /* open block, blocks not yet on disk, id table, snapshots */
+    uint64_t ids, id_runs;    /* entries of the sorted runs of client ids; how many runs */
+    /* Bytes of runs written by checkpoints, and again by merging, since start. */
+    uint64_t ids_flushed_bytes, ids_merged_bytes;
     uint64_t blocks, segments;
-    uint32_t dictionary;       /* number of the trained one that new blocks use, 0: none */
-    uint64_t dictionary_bytes; /* its size */
-    uint64_t next_seq;         /* _seq_no the next write will get */
-    uint64_t primary_term;     /* of this run */
+    uint32_t dictionary;       /* number of the one that new blocks use, 0: none */
+    uint64_t dictionary_bytes; /* of its record */
+    enum dict_outcome dictionary_outcome;
+    uint64_t next_seq;     /* _seq_no the next write will get */
+    uint64_t primary_term; /* of this run */
     uint64_t indexed, index_failed, deletes, gets, get_missing; /* operations since start */
+    uint64_t scrubbed_bytes; /* read and verified in the background since start */
+    uint64_t scrub_passes;   /* over all of it */
+    uint64_t scrub_passed_s; /* end of the last one, since 1970; 0: none since start */
+    uint64_t scrub_damaged;  /* blocks and dictionaries that it found damaged */
 };
 void index_stats_get(struct index *index, struct index_stats *out);
 
@@ -134,6 +162,7 @@ struct store_stats {
     uint64_t cache_hits, cache_misses, cache_evictions, cache_bytes, cache_budget;
     uint64_t catalog_used, catalog_file, catalog_map;
     uint64_t disk_free, disk_total;
+    uint64_t id_memory, id_memory_budget;
     uint64_t checkpoints, checkpoint_failures, rewrites;
 };
 void store_stats_get(struct store *store, struct store_stats *out);

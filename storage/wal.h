@@ -77,6 +77,14 @@ MUST_CHECK enum rc wal_replay(const char *dir, const struct wal_start *start, bo
                               wal_replay_fn fn, void *arg, struct wal_start *end_out,
                               struct err *err);
 
+/* Copy the batches from start on, each verified, to the same positions of the ring in to_dir (which
+ * has no files yet; they may end early), while another process may be writing. What was whole when
+ * the call began is copied, provided that nothing of it was overwritten meanwhile: the caller looks
+ * afterwards whether the catalog's start is still at or before *end_out (W5).
+ *   errors  RC_BUSY (more than one lap), RC_CORRUPT (W6, or overwritten), RC_IO, RC_FULL */
+MUST_CHECK enum rc wal_copy(const char *dir, const struct wal_start *start, const char *to_dir,
+                            struct wal_start *end_out, struct err *err);
+
 /* For rebuilding a catalog, when the start is lost: every whole batch of the newest run that the
  * log has, in order of their numbers. end_out is where a later run may begin; gaps_out counts where
  * the numbers do not continue, that is damage. RC_NOT_FOUND without text: there is no batch. */

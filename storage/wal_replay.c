@@ -157,6 +157,121 @@ out:
     return rc;
 }
 
+/* ---- copying a log that another process may be writing */
+
+static enum rc ring_write(struct wal_ring *to, uint64_t position, const uint8_t *src, size_t len,
+                          struct err *err)
+{
+    while (len > 0) {
+        uint32_t no = wal_ring_file_no(to, position);
+        uint64_t at = position % to->file_bytes;
+        size_t n = len < to->file_bytes - at ? len : (size_t)(to->file_bytes - at);
+        if (to->files[no].fd < 0) {
+            char path[512];
+            wal_ring_path(to, no, path, sizeof path);
+            TRY(io_open(path, IO_CREATE, &to->files[no], err));
+        }
+        TRY(io_write(&to->files[no], at, src, n, err));
+        position += n;
+        src += n;
+        len -= n;
+    }
+    return RC_OK;
+}
+
+/* Whole batches from *end on, which moves. */
+static enum rc copy_batches(struct replay *replay, struct wal_ring *to, struct wal_start *end,
+                            struct err *err)
+{
+    for (;;) {
+        uint8_t sum[WAL_BATCH_HEADER_BYTES - WAL_BATCH_HASHED_BYTES];
+        const uint8_t *raw;
+        struct wal_batch_header h;
+        bool whole;
+        TRY(batch_read(replay, end->position, end->batch, &h, &whole, err));
+        if (!whole || h.batch != end->batch)
+            return RC_OK;
+        raw = replay->raw.ptr;
+        put_u64(sum, XXH3_64bits(raw, replay->raw.len));
+        TRY(ring_write(to, h.position, raw, WAL_BATCH_HASHED_BYTES, err));
+        TRY(ring_write(to, h.position + WAL_BATCH_HASHED_BYTES, sum, sizeof sum, err));
+        TRY(ring_write(to, h.position + WAL_BATCH_HEADER_BYTES, raw + WAL_BATCH_HASHED_BYTES,
+                       replay->raw.len - WAL_BATCH_HASHED_BYTES, err));
+        end->batch++;
+        end->position += wal_batch_bytes(h.payload);
+    }
+}
+
+/* Does the log go on behind what one lap from the start can hold? */
+static enum rc check_lap(const struct replay *replay, const struct wal_start *end, struct err *err)
+{
+    uint8_t raw[WAL_BATCH_HEADER_BYTES];
+    struct wal_batch_header h;
+    TRY(wal_ring_read(&replay->ring, end->position, raw, sizeof raw, err));
+    bool next = wal_header_load(raw, &h) && h.run == replay->run && h.position == end->position &&
+                h.batch == end->batch;
+    return next && end->position + wal_batch_bytes(h.payload) > replay->limit
+               ? err_set(err, RC_BUSY, 0, "the log moves on faster than it is copied")
+               : RC_OK;
+}
+
+/* One look: what was whole before it began is found. */
+static enum rc copy_look(struct replay *replay, struct wal_ring *to, struct wal_start *end,
+                         struct err *err)
+{
+    memset(replay->ring.sizes, 0, sizeof replay->ring.sizes);
+    enum rc rc = wal_ring_open(&replay->ring, IO_READ, err);
+    if (rc == RC_OK)
+        rc = copy_batches(replay, to, end, err);
+    if (rc == RC_OK)
+        rc = check_lap(replay, end, err);
+    if (rc == RC_OK)
+        rc = check_tail(replay, end, err);
+    wal_ring_close(&replay->ring);
+    return rc;
+}
+
+enum rc wal_copy(const char *dir, const struct wal_start *start, const char *to_dir,
+                 struct wal_start *end_out, struct err *err)
+{
+    struct wal_start end = *start;
+    struct wal_ring to;
+    struct err why = {0};
+    struct replay *replay = calloc(1, sizeof *replay);
+    enum rc rc;
+    memset(&to, 0, sizeof to);
+    for (size_t i = 0; i < WAL_FILES_MAX; i++)
+        to.files[i].fd = -1;
+    if (replay == NULL)
+        return err_set(err, RC_NOMEM, 0, "log: out of memory");
+    TRY_OUT(wal_ring_init(&to, to_dir, start, err));
+    TRY_OUT(wal_ring_init(&replay->ring, dir, start, err));
+    replay->run = start->run;
+    replay->limit = start->position + replay->ring.capacity;
+    rc = copy_look(replay, &to, &end, &why);
+    uint64_t batch = end.batch;
+    if (rc == RC_CORRUPT) {
+        /* The end may have become whole while what follows was looked at. Then it is not damaged,
+         * and all that was whole before the first look is copied. */
+        struct err again = {0};
+        enum rc second = copy_look(replay, &to, &end, &again);
+        rc = second == RC_CORRUPT && end.batch != batch ? RC_OK : second;
+        why = again;
+    }
+    if (rc != RC_OK)
+        (void)err_set(err, rc, why.os_errno, "%s", why.msg);
+    for (size_t i = 0; rc == RC_OK && i < WAL_FILES_MAX; i++)
+        if (to.files[i].fd >= 0)
+            rc = io_sync(&to.files[i], err);
+    if (rc == RC_OK)
+        *end_out = end;
+out:
+    wal_ring_close(&to);
+    buf_done(&replay->raw);
+    free(replay);
+    return rc;
+}
+
 /* ---- without a start */
 
 static void note_size(const char *name, void *arg)

@@ -378,6 +378,11 @@ static enum rc admit(struct txn *txn)
         return err_set(&txn->err, RC_FULL, 0,
                        "disk usage exceeded: less than storage.reserve is free under path.data; "
                        "writes resume when space is back");
+    if (!store_ids_ok(txn->store)) {
+        checkpoint_poke(txn->store);
+        return err_set(&txn->err, RC_BUSY, 0,
+                       "storage.ids.memory is used up, waiting for a checkpoint");
+    }
     enum rc rc = wal_reserve(txn->store->wal, bytes);
     if (rc == RC_OK)
         txn->reserved = bytes;

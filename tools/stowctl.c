@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stowctl: look at, check and repair a data directory while no daemon has it.
+/* stowctl: look at, check and repair a data directory while no daemon has it; back one up.
  *
  * Exit codes: 0 done, no damage; 1 damage was found (and, by rebuild, repaired as far as possible);
  * 64 wrong arguments; 65 what is there cannot be used; 71 no memory; 73 nothing of that name;
  * 74 reading or writing failed; 75 a daemon has the directory. */
 #include "config/limits.h"
 #include "storage/check.h"
+#include "storage/io.h"
 #include "storage/rebuild.h"
+#include "tools/stowctl_backup.h"
 #include "tools/stowctl_user.h"
 
 #include <getopt.h>
@@ -30,6 +32,9 @@ static const char help[] =
     "  dump DIR|FILE       list a data directory, its log (DIR/wal), a segment or a block record\n"
     "      --rows          ... with the rows of the blocks\n"
     "      --hex           ... with their bytes\n"
+    "  backup DIR          copy the data directory of a daemon, running or not, to DIR, see\n"
+    "                      stowctl backup --help\n"
+    "  restore BACKUP DIR  make a data directory of a backup\n"
     "  user ...            users and their roles, see stowctl user --help\n"
     "\n"
     "  --help, --version\n"
@@ -43,7 +48,7 @@ static void print_line(void *arg, const char *text)
     puts(text);
 }
 
-static int failed(enum rc rc, const struct err *err)
+int stowctl_failed(enum rc rc, const struct err *err)
 {
     fflush(stdout);
     fprintf(stderr, "stowctl: %s\n", err->msg[0] != 0 ? err->msg : "failed");
@@ -69,7 +74,7 @@ static int check_here(const char *dir)
     struct err err = {0};
     enum rc rc = check_run(dir, print_line, NULL, &r, &err);
     if (rc != RC_OK)
-        return failed(rc, &err);
+        return stowctl_failed(rc, &err);
     printf(
         "%llu indices, %llu documents, %llu rows, %llu blocks, %llu bytes in segments, %llu in the "
         "catalog, %llu records in the log: %llu damaged\n",
@@ -110,7 +115,7 @@ static int run_rebuild(const char *dir, unsigned flags)
     (void)flags;
     enum rc rc = rebuild_run(dir, print_line, NULL, &r, &err);
     if (rc != RC_OK)
-        return failed(rc, &err);
+        return stowctl_failed(rc, &err);
     printf(
         "rebuilt: %llu indices, %llu documents, %llu rows in %llu blocks, %llu rows from the log; "
         "%llu places were damaged\n",
@@ -125,7 +130,7 @@ static int run_dump(const char *path, unsigned flags)
     enum rc rc = dump_path(path, flags, print_line, NULL, &err);
     if (rc == RC_CORRUPT && err.msg[0] == 0)
         return EXIT_DAMAGE;
-    return rc == RC_OK ? EX_OK : failed(rc, &err);
+    return rc == RC_OK ? EX_OK : stowctl_failed(rc, &err);
 }
 
 static const struct command {
@@ -146,6 +151,11 @@ static int wrong(const char *what, const char *which)
 
 int main(int argc, char **argv)
 {
+    io_fault_from_env(); /* for tests */
+    if (argc > 1 && strcmp(argv[1], "backup") == 0)
+        return stowctl_backup(argc - 1, argv + 1, VERSION);
+    if (argc > 1 && strcmp(argv[1], "restore") == 0)
+        return stowctl_restore(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "user") == 0)
         return stowctl_user(argc - 1, argv + 1);
     static const struct option options[] = {

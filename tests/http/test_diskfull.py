@@ -24,7 +24,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(mount)], check=False)
 
 
-def fill(client, rng, docs, most=400):
+def fill(client, rng, docs, most=800):
     """Bulks of incompressible documents until one is refused: its answer, and its documents."""
     for n in range(most):
         batch = {f"{len(docs)}-{k}": b'{"p":"%s"}' % rng.randbytes(4000).hex().encode() for k in range(25)}

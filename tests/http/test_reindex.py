@@ -138,6 +138,9 @@ def test_lists_wildcards_ids_and_limits(client, index):
     ({"max_docs": 4, "size": 5}, "two different values [4] and [5]"),
     ({"source": {"index": "x", "remote": {"host": "http://x", "junk": 1}}, "dest": {"index": "y"}},
      "Unsupported fields in [remote]. [junk]"),
+    ({"source": {"index": "x", "remote": {"host": "http://x:9200", "weird": 1, "badkey": 2}}, "dest": {"index": "y"}},
+     "Unsupported fields in [remote]. [weird,badkey]"),
+    ({"source": {"index": "x", "remote": {"host": "x", "weird": 1}}, "dest": {"index": "y"}}, "[host] must be"),
     ({"source": {"index": "x", "remote": {"host": "ftp://x"}}, "dest": {"index": "y"}}, "[host] must be"),
 ])
 def test_bad_requests(client, body, text):
@@ -204,6 +207,19 @@ def test_cancel(client, index):
     assert client.post(f"/_tasks/{task}/_cancel").status == 404
 
 
+def test_forcemerge_is_a_task(client, index):
+    client.load(f"{index}-a", [(str(i), b"{}") for i in range(100)])
+    r = client.post(f"/{index}-a/_forcemerge?wait_for_completion=false&max_num_segments=1")
+    assert r.status == 200 and list(r.json) == ["task"]
+    answer = wait_task(client, r.json["task"])
+    assert answer["task"]["action"] == "indices:admin/forcemerge" and f"[{index}-a]" in answer["task"]["description"]
+    assert answer["task"]["status"] == {"total": 1, "completed": 1}
+    assert answer["response"] == {"_shards": {"total": 1, "successful": 1, "failed": 0}}
+    assert client.post(f"/{index}-a/_forcemerge").json == answer["response"]
+    assert client.post(f"/{index}-none/_forcemerge?wait_for_completion=false").status == 404
+    assert client.post(f"/{index}-a/_forcemerge?wait_for_completion=perhaps").status == 400
+
+
 def test_list_of_tasks(client):
     r = client.request("GET", "/_tasks?group_by=none", headers={"X-Opaque-Id": "That is me"})
     assert any(t["action"] == "cluster:monitor/tasks/lists" and
@@ -216,6 +232,8 @@ def test_list_of_tasks(client):
     r = client.get(f"/_tasks/{id}:99999999")
     assert r.status == 404 and "hasn't stored its results" in r.error["reason"]
     assert client.get("/_tasks/x").status == 400
+    for nobody in ("nodes=nobody", "parent_task_id=x:1", "actions=none*"):
+        assert client.get(f"/_tasks?group_by=none&{nobody}").json == {"tasks": []}
 
 
 def test_results_of_ended_tasks_are_bounded(client, index):
@@ -444,6 +462,17 @@ def test_remote_https_and_whitelist(tmp_path, other):
     r = reindex(bad.client(), remote(other, scheme="https"), "i")
     assert r.status == 503 and bad.client().get("/i/_count").json.get("count", 0) == 0
     assert bad.stop() == 0
+
+
+@pytest.mark.parametrize("settings, allowed", [
+    ([], True), (["reindex.remote.whitelist="], False), (["reindex.remote.whitelist=127.0.0.1:*"], True),
+    (["network.host=0.0.0.0", "security.enabled=false"], False),
+    (["network.host=0.0.0.0", "security.enabled=false", "reindex.remote.whitelist=127.0.0.1:*"], True)])
+def test_remote_is_off_where_others_can_reach_the_daemon(make_daemon, other, settings, allowed):
+    other.docs = [(b"1", b"{}")]
+    r = reindex(make_daemon(*settings).client(), remote(other), "i")
+    assert r.status == (200 if allowed else 400), r
+    assert allowed or ("reindex.remote.whitelist" in r.error["reason"] and not other.log)
 
 
 # ---------------------------------------------------------------- size

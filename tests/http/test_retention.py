@@ -65,6 +65,29 @@ def test_setting_of_a_template_gives_the_space_back(daemon):
     assert stays(c, "logs-2026.11.30", 0.5)
 
 
+def test_deleting_gives_the_space_back(daemon):
+    """An index, and a backing index that is not written to: at once, not when something passes by."""
+    c = daemon.client()
+    c.put("/_index_template/t", {"index_patterns": "s-*", "data_stream": {}})
+
+    def size():
+        return sum(os.path.getsize(os.path.join(d, f)) for d, _, files in os.walk(daemon.data)
+                   for f in files if "indices" in d)
+    for name in ("plain", "s-1"):
+        for n in range(30):
+            body = b'{"@timestamp":1,"b":"' + os.urandom(20000).hex().encode() + b'"}'
+            assert c.put(f"/{name}/_create/{n}", body).status == 201
+    assert c.post("/s-1/_rollover").json["rolled_over"] is True
+    c.post("/_flush")
+    old = c.get("/_data_stream/s-1").json["data_streams"][0]["indices"][0]["index_name"]
+    full = size()
+    assert full > 1_000_000
+    assert c.delete("/plain").status == 200
+    assert wait_for(lambda: size() < full - 500_000, 5), (full, size())
+    assert c.delete(f"/{old}").status == 200
+    assert wait_for(lambda: size() < full - 1_000_000, 5), (full, size())
+
+
 def test_lifecycle_of_a_data_stream(daemon):
     c = daemon.client()
     c.put("/_index_template/t", {"index_patterns": "s*", "data_stream": {}})

@@ -386,7 +386,7 @@ def test_items_are_judged_one_by_one(admin, people):
 
 def test_what_concerns_the_whole_node(admin, people):
     for c in people.values():
-        for method, target, body in (("PUT", "/_cluster/settings", {}), ("GET", "/_metrics", None), ("GET", "/_tasks", None),
+        for method, target, body in (("PUT", "/_cluster/settings", {}), ("GET", "/_metrics", None),
                                      ("PUT", "/_ilm/policy/p", {"policy": {}}), ("GET", "/_data_stream", None),
                                      ("POST", "/_aliases", {"actions": []}), ("PUT", "/_index_template/t", {})):
             refused(c.request(method, target, body), 403)
@@ -406,6 +406,64 @@ def test_reindex_needs_both_ends(admin, people, index):
             refused(people[name].post("/_reindex", {"source": {"index": source}, "dest": {"index": dest}}), 403)
     refused(people["reader"].post("/_reindex", {"source": {"index": "logs-from"}, "dest": {"index": "logs-to"}}), 403)
     assert admin.head("/logs-to").status == 404
+
+
+def tasks_of(c):
+    return {t for node in c.get("/_tasks?actions=*reindex,*forcemerge").json["nodes"].values() for t in node["tasks"]}
+
+
+def test_tasks_are_seen_by_who_began_them(guarded, admin):
+    user(guarded.data, "add", "copier", "read@copy-*", "write@copy-*", "manage@copy-*", password="copier's own")
+    user(guarded.data, "add", "other", "all@copy-*", password="other's own")
+    copier, other = (As(guarded.port, basic(n, n + "'s own")) for n in ("copier", "other"))
+    assert wait_until(lambda: copier.get("/").status == other.get("/").status == 200, 15)
+    key = copier.post("/_security/api_key", {"name": "k"}).json
+    keyed = As(guarded.port, bearer(key))
+    items = [(str(i), b"{}") for i in range(20000)]
+    for at in range(0, len(items), 5000):
+        assert admin.bulk(bulk_body("copy-from", items[at:at + 5000])).json["errors"] is False
+    task = copier.post("/_reindex?wait_for_completion=false", {"source": {"index": "copy-from", "size": 1},
+                                                               "dest": {"index": "copy-to"}}).json["task"]
+    assert tasks_of(copier) == tasks_of(admin) == {task} and tasks_of(other) == tasks_of(keyed) == set()
+    assert task in copier.get("/_cat/tasks").body.decode() and task not in other.get("/_cat/tasks").body.decode()
+    for c in (other, keyed):
+        assert c.get(f"/_tasks/{task}").status == c.post(f"/_tasks/{task}/_cancel").status == 404
+        assert c.post(f"/_reindex/{task}/_rethrottle?requests_per_second=-1").json["nodes"].popitem()[1]["tasks"] == {}
+        assert c.post("/_tasks/_cancel?actions=*reindex").json["nodes"].popitem()[1]["tasks"] == {}
+    assert copier.get(f"/_tasks/{task}").json["task"]["cancelled"] is False
+    assert copier.post(f"/_tasks/{task}/_cancel").status == 200
+    assert wait_until(lambda: copier.get(f"/_tasks/{task}").json["completed"], 15)
+    # Results as well; what a key began is seen by its user, too.
+    assert admin.get(f"/_tasks/{task}").status == 200 and other.get(f"/_tasks/{task}").status == 404
+    task = keyed.post("/copy-from/_forcemerge?wait_for_completion=false").json["task"]
+    assert keyed.get(f"/_tasks/{task}").status == copier.get(f"/_tasks/{task}").status == 200
+    assert other.get(f"/_tasks/{task}").status == 404
+
+
+def test_has_privileges(guarded, admin, people):
+    def ask(c, **body):
+        return c.post("/_security/user/_has_privileges", body)
+    r = ask(people["writer"], cluster=["monitor", "manage_ilm"], index=[
+        {"names": ["logs-a", "other"], "privileges": ["create_doc", "read"]}])
+    assert r.json == {"username": "writer", "has_all_requested": False, "cluster": {"monitor": True, "manage_ilm": False},
+                      "index": {"logs-a": {"create_doc": True, "read": False}, "other": {"create_doc": False, "read": False}},
+                      "application": {}}
+    r = ask(people["writer"], index=[{"names": "logs-*", "privileges": "write"}])
+    assert r.json["has_all_requested"] is True and r.json["index"] == {"logs-*": {"write": True}}
+    assert ask(people["writer"], index=[{"names": ["*"], "privileges": ["write"]}]).json["has_all_requested"] is False
+    assert ask(admin, cluster=["all"], index=[{"names": ["*"], "privileges": ["all"]}]).json["has_all_requested"] is True
+    assert ask(people["keeper"], index=[{"names": ["logs-a"], "privileges": ["all"]}]).json["has_all_requested"] is False
+    assert ask(admin, index=[{"names": ["a"], "privileges": ["fly"]}]).status == 400
+    assert ask(admin, index=[{"names": ["a"]}]).status == 400
+    refused(ask(Client(guarded.port), cluster=["monitor"]))
+
+
+def test_resolve_shows_what_one_may_see(admin, people):
+    assert admin.put_doc("logs-r", "1", b"{}").status == 201 and admin.put_doc("secret-r", "1", b"{}").status == 201
+    names = [i["name"] for i in people["reader"].get("/_resolve/index/*").json["indices"]]
+    assert "logs-r" in names and "secret-r" not in names
+    assert people["reader"].get("/_resolve/index/secret-r").status == 404
+    assert "secret-r" in [i["name"] for i in admin.get("/_resolve/index/*").json["indices"]]
 
 
 def test_searches_see_what_one_may_see(admin, people):

@@ -81,11 +81,11 @@ static void test_nothing_to_learn(void **state)
     size_t sizes[100];
     (void)state;
     make_samples(&samples, sizes, 5);
-    assert_int_equal(dict_train(buf_slice(&samples), sizes, 5, 4096, &bytes), RC_NOT_FOUND);
-    assert_int_equal(dict_train(SLICE_NONE, sizes, 0, 4096, &bytes), RC_NOT_FOUND);
+    assert_int_equal(dict_train(buf_slice(&samples), sizes, 5, 4096, &bytes), RC_AGAIN);
+    assert_int_equal(dict_train(SLICE_NONE, sizes, 0, 4096, &bytes), RC_AGAIN);
     samples.len = 0;
     make_samples(&samples, sizes, 10); /* less than four times the dictionary */
-    assert_int_equal(dict_train(buf_slice(&samples), sizes, 10, 64 * 1024, &bytes), RC_NOT_FOUND);
+    assert_int_equal(dict_train(buf_slice(&samples), sizes, 10, 64 * 1024, &bytes), RC_AGAIN);
     assert_int_equal(bytes.len, 0);
     /* Equal samples: whatever it answers, it does not fail otherwise. */
     samples.len = 0;
