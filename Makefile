@@ -24,7 +24,7 @@ BUILD ?= build$(if $(SANITIZE),/$(subst $(comma),-,$(SANITIZE)))
 DEPS = gcc libc6-dev make libmicrohttpd-dev libcjson-dev liblmdb-dev libzstd-dev liblz4-dev \
        zlib1g-dev libxxhash-dev libyaml-dev libcurl4-gnutls-dev libgnutls28-dev \
        libcrypt-dev
-DEPS_TEST = libcmocka-dev python3 python3-pytest zstd openssl
+DEPS_TEST = libcmocka-dev python3 python3-pytest python3-pytest-xdist zstd openssl
 DEPS_CLIENTS = python3-venv $(if $(shell command -v npm),,npm)
 
 # ---- flags
@@ -118,11 +118,11 @@ PYTEST = PYTHON=$(PYTHON) $(PYTHON) -m pytest -p no:cacheprovider
 test: deps-test ## every test: layers, unit, fuzz corpus, black box; ends with "N passed, N failed"
 	@$(MAKE) --no-print-directory all unit-build fuzz-replay-build
 	@$(RUNTESTS) --check tools/layers.sh --unit $(UNIT) --replay $(REPLAY) \
-	    --pytest tests/http tests/clients/test_debian.py
+	    --pytest tests/http tests/clients/test_debian.py --jobs 4
 
 check-quick: all unit-build fuzz-replay-build ## the tests that take less than a minute
 	@$(RUNTESTS) --check tools/layers.sh --unit $(UNIT) --replay $(REPLAY) \
-	    --pytest tests/http -m "not slow"
+	    --pytest tests/http -m "not slow" --jobs 4
 
 test-clients: deps-clients ## real clients from npm, PyPI, Go, Maven: libraries, elasticdump, curator
 	@$(MAKE) --no-print-directory all

@@ -58,6 +58,8 @@ struct bulk {
     struct buf scratch; /* decoded ids and names */
     struct shape_reader shapes;
     size_t count;
+    unsigned needs;     /* enum names_need of the items, a bit each */
+    bool plain;         /* the last item was valid, whatever its document */
     struct buf invalid; /* "Validation Failed: 1: …;" */
     size_t invalid_count;
     struct targets targets;
@@ -129,8 +131,10 @@ static void add_invalid(struct bulk *bulk, const char *text, size_t len)
         buf_printf(b, "%zu: %.*s;", bulk->invalid_count, (int)len, text);
 }
 
-static void validate(struct bulk *bulk, const struct bulk_item *in)
+/* False: it is invalid. */
+static bool validate(struct bulk *bulk, const struct bulk_item *in)
 {
+    size_t before = bulk->invalid_count;
     static const char no_index[] = "index is missing";
     struct buf text = {0};
     struct write_ask ask = {in->op,      in->has_id,     in->id,        in->has_version,
@@ -140,6 +144,7 @@ static void validate(struct bulk *bulk, const struct bulk_item *in)
     if (write_invalid(&ask, &text))
         add_invalid(bulk, (const char *)text.ptr, text.len);
     buf_done(&text);
+    return bulk->invalid_count == before;
 }
 
 /* Remembers the last one: nearly always all items name the same. */
@@ -206,6 +211,15 @@ static enum rc read_update(struct bulk *bulk, size_t i, const struct bulk_item *
     return RC_OK;
 }
 
+static enum names_need item_need(const struct write_item *item)
+{
+    /* A delete makes no index, but one with a version of its own leaves that version behind. */
+    bool plain_delete = item->op == WRITE_DELETE && item->versioning == VERSION_INTERNAL;
+    return plain_delete               ? NAMES_WRITE
+           : item->op == WRITE_CREATE ? NAMES_APPEND
+                                      : NAMES_WRITE_CREATE;
+}
+
 static enum rc add_item(struct bulk *bulk, const struct bulk_item *in)
 {
     struct write_item item = {
@@ -233,17 +247,29 @@ static enum rc add_item(struct bulk *bulk, const struct bulk_item *in)
     if (bulk->items.failed || bulk->entries.failed)
         return RC_NOMEM;
     size_t i = bulk->count++;
-    validate(bulk, in);
+    bulk->needs |= 1u << item_need(item_at(bulk, i));
+    /* Most action lines are the one before again, and what was right about that is right. */
+    if (in->same && bulk->plain && in->source_ok && in->op != WRITE_UPDATE)
+        return RC_OK;
+    bulk->plain = validate(bulk, in);
 
     struct buf reason = {0};
     enum rc rc = RC_OK;
     const char *type = item_fault(bulk, in, &reason);
+    bulk->plain = bulk->plain && type == NULL;
     if (type != NULL)
         rc = refuse_item(bulk, i, 400, type, buf_slice(&reason)) ? RC_OK : RC_NOMEM;
     else if (in->op == WRITE_UPDATE)
         rc = read_update(bulk, i, in);
     buf_done(&reason);
     return rc;
+}
+
+/* Growing the table as it fills would copy it several times. */
+static bool reserve_items(struct bulk *bulk, size_t count)
+{
+    return buf_reserve(&bulk->items, count * sizeof(struct write_item)) &&
+           buf_reserve(&bulk->entries, count * sizeof(struct entry));
 }
 
 /* Fill the table. False: replied. */
@@ -258,8 +284,13 @@ static bool read_items(struct bulk *bulk)
     enum rc rc = buf_reserve(&bulk->scratch, body.len) ? RC_OK : RC_NOMEM;
     shape_reader_init(&bulk->shapes, store_shapes(call->api->o.store));
     bulk_reader_init(&reader, body, &bulk->shapes, &bulk->scratch);
-    while (rc == RC_OK && (rc = bulk_next(&reader, &in, &type, &err)) == RC_OK)
-        rc = add_item(bulk, &in);
+    while (rc == RC_OK && (rc = bulk_next(&reader, &in, &type, &err)) == RC_OK) {
+        if (bulk->count == 0 &&
+            !reserve_items(bulk, body.len / reader.at + body.len / reader.at / 8))
+            rc = RC_NOMEM;
+        else
+            rc = add_item(bulk, &in);
+    }
     shape_reader_publish(&bulk->shapes);
     if (rc == RC_NOT_FOUND && bulk->count == 0) {
         static const char none[] = "no requests added";
@@ -280,15 +311,6 @@ static bool read_items(struct bulk *bulk)
 }
 
 /* ---- indices */
-
-static enum names_need item_need(const struct write_item *item)
-{
-    /* A delete makes no index, but one with a version of its own leaves that version behind. */
-    bool plain_delete = item->op == WRITE_DELETE && item->versioning == VERSION_INTERNAL;
-    return plain_delete               ? NAMES_WRITE
-           : item->op == WRITE_CREATE ? NAMES_APPEND
-                                      : NAMES_WRITE_CREATE;
-}
 
 /* P1 of api/access.h: what only the body names. */
 static bool forbid_item(struct bulk *bulk, size_t i, unsigned needs)
@@ -332,7 +354,7 @@ static enum rc resolve_items(struct bulk *bulk, const struct err **err_out)
 {
     static const enum names_need order[] = {NAMES_APPEND, NAMES_WRITE_CREATE, NAMES_WRITE};
     for (size_t k = 0; k < ARRAY_LEN(order); k++)
-        for (size_t i = 0; i < bulk->count; i++)
+        for (size_t i = 0; (bulk->needs >> order[k] & 1) != 0 && i < bulk->count; i++)
             if (entry_at(bulk, i)->refusal == NULL && item_need(item_at(bulk, i)) == order[k] &&
                 !resolve_item(bulk, i))
                 return RC_NOMEM;

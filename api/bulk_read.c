@@ -426,6 +426,7 @@ enum rc bulk_next(struct bulk_reader *reader, struct bulk_item *out, const char 
         .versioning = VERSION_INTERNAL, .if_seq_no = SEQ_NONE, .source_ok = true};
     if (slice_eq(line, reader->known_line)) {
         item = reader->known;
+        item.same = true;
     } else {
         struct action action = {.reader = reader, .item = &item, .err = err};
         enum rc rc = read_action(&action, line);

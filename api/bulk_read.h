@@ -34,6 +34,7 @@ struct bulk_item {
     struct fit fit;             /* … taken apart by the reader's shapes */
     struct json_fault fault;    /* when not */
     uint32_t line;              /* of the action, from 1 */
+    bool same;                  /* its action line is that of the item before */
 };
 
 struct bulk_reader {

@@ -443,9 +443,14 @@ static enum rc write_row(struct txn *txn, struct touch *touch, uint32_t at, stru
     ix->next_seq++;
     ix->mixed = ix->mixed || ix->owner != txn->number;
     touch->open_first = rows_first_seq(ix->open);
-    pthread_mutex_lock(&ix->table);
-    index_apply_locked(ix, row, plan->hash, plan->old_seq, plan->old_live);
-    pthread_mutex_unlock(&ix->table);
+    if (row->kind == ROW_MADE) { /* has no effect on ids or other rows */
+        touch->made_rows++;
+        touch->made_bytes += row->doc.len;
+    } else {
+        pthread_mutex_lock(&ix->table);
+        index_apply_locked(ix, row, plan->hash, plan->old_seq, plan->old_live);
+        pthread_mutex_unlock(&ix->table);
+    }
     plan->wrote = true;
     plan->kind = (uint8_t)row->kind;
     item->seq = row->seq;
@@ -522,6 +527,10 @@ static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to
     ix->written_ms = mono_ms();
     pthread_mutex_lock(&ix->table);
     touch->wait.need = ix->ticket_next; /* everything issued so far must pass */
+    ix->rows_total += touch->made_rows;
+    ix->docs += touch->made_rows;
+    ix->raw_bytes += touch->made_bytes;
+    touch->made_rows = touch->made_bytes = 0;
     pthread_mutex_unlock(&ix->table);
     pthread_mutex_unlock(&ix->write);
     *next_out = i;

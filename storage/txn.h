@@ -38,7 +38,8 @@ struct touch {
     struct pending **block; /* blocks of our rows only */
     size_t block_count, block_cap;
     uint8_t index_record[28];
-    struct buf rows; /* body of the WAL_ROWS record */
+    uint64_t made_rows, made_bytes; /* of this step: counted in the index at its end */
+    struct buf rows;                /* body of the WAL_ROWS record */
     uint8_t rows_codec;
     uint32_t rows_raw;
 };
@@ -54,6 +55,7 @@ struct txn {
     struct touch *touch;
     size_t touch_count;
     uint64_t reserved;
+    bool updates;           /* some plans may hold merged documents */
     struct pending **block; /* of all touches */
     size_t block_count;
     atomic_size_t block_next, block_left;

@@ -68,18 +68,20 @@ static void txn_unref(struct txn *txn)
     free(txn);
 }
 
-static void count_results(const struct write *write)
+static void count_results(const struct txn *txn)
 {
-    for (size_t i = 0; i < write->count; i++) {
-        const struct write_item *item = &write->items[i];
-        if (item->index == NULL)
-            continue;
-        if (item->result == WRITE_CREATED || item->result == WRITE_UPDATED)
-            atomic_fetch_add_explicit(&item->index->indexed, 1, memory_order_relaxed);
-        else if (item->result == WRITE_DELETED)
-            atomic_fetch_add_explicit(&item->index->deletes, 1, memory_order_relaxed);
-        else if (item->result == WRITE_REFUSED)
-            atomic_fetch_add_explicit(&item->index->index_failed, 1, memory_order_relaxed);
+    for (size_t t = 0; t < txn->touch_count; t++) {
+        const struct touch *touch = &txn->touch[t];
+        uint64_t indexed = 0, deletes = 0, failed = 0;
+        for (size_t i = touch->from; i < touch->to; i++) {
+            enum write_result result = txn->write->items[txn->order[i]].result;
+            indexed += result == WRITE_CREATED || result == WRITE_UPDATED;
+            deletes += result == WRITE_DELETED;
+            failed += result == WRITE_REFUSED;
+        }
+        atomic_fetch_add_explicit(&touch->index->indexed, indexed, memory_order_relaxed);
+        atomic_fetch_add_explicit(&touch->index->deletes, deletes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&touch->index->index_failed, failed, memory_order_relaxed);
     }
 }
 
@@ -90,7 +92,7 @@ static void finish_run(struct task *task)
     struct write *write = txn->write;
     if (txn->reserved != 0)
         wal_unreserve(txn->store->wal, txn->reserved);
-    for (size_t i = 0; i < write->count && txn->plan != NULL; i++) {
+    for (size_t i = 0; txn->updates && i < write->count && txn->plan != NULL; i++) {
         struct write_item *item = &write->items[i];
         if (item->want_source && txn->plan[i].wrote && item->op == WRITE_UPDATE) {
             item->source_out = buf_slice(&txn->plan[i].merged);
@@ -99,7 +101,7 @@ static void finish_run(struct task *task)
         buf_done(&txn->plan[i].merged);
     }
     if (txn->rc == RC_OK) {
-        count_results(write);
+        count_results(txn);
         store_dirty(txn->store);
     }
     enum rc rc = txn->rc;
@@ -344,6 +346,7 @@ static enum rc plan_order(struct txn *txn)
             continue;
         if (n != 0 && w->items[txn->order[n - 1]].index != w->items[i].index)
             sorted = false;
+        txn->updates = txn->updates || w->items[i].op == WRITE_UPDATE;
         txn->order[n++] = (uint32_t)i;
     }
     if (!sorted)

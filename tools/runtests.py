@@ -4,14 +4,16 @@
 ", N skipped" when there are any. Exit 0 only when nothing failed and something passed or was skipped.
 
     runtests.py [--build DIR] [--check CMD...] [--unit BIN...] [--replay BIN...]
-                [--pytest DIR... [-m MARKS] [-k NAMES]]
+                [--pytest DIR... [-m MARKS] [-k NAMES] [--jobs N]]
 
 check    a command that passes with exit code 0: one test
 unit     a cmocka program: its tests are counted; dying early is one more failure
 replay   build/tests/fuzz/replay_<thing>, run over tests/fuzz/corpus/<thing>: one test
-pytest   black-box tests; $STOWD is the daemon they start
+pytest   black-box tests; $STOWD is the daemon they start. With --jobs those that are not marked slow
+         run N at a time (most of their time is waiting), where pytest-xdist is there
 """
 import argparse
+import importlib.util
 import os
 import re
 import subprocess
@@ -20,6 +22,7 @@ import tempfile
 import xml.etree.ElementTree
 
 TIMEOUT_S = 600  # of one program
+NO_TESTS = 5  # pytest's exit code when none was chosen
 
 counts = {"passed": 0, "failed": 0, "skipped": 0}
 
@@ -74,11 +77,24 @@ def run_replay(binary):
     report(f"fuzz {thing}", int(code == 0), int(code != 0), 0, output + f"exit code {code}")
 
 
-def run_pytest(build, dirs, marks, names):
+def run_pytest(build, dirs, marks, names, jobs):
+    """All tests of dirs; those that may run beside each other first."""
+    if jobs > 1 and importlib.util.find_spec("xdist") is None:
+        print("no pytest-xdist: one test after the other")
+        jobs = 1
+    if jobs > 1 and not marks:
+        pytest(build, dirs, "not slow", names, jobs)
+        pytest(build, dirs, "slow", names, 1)
+    else:
+        pytest(build, dirs, marks, names, jobs)
+
+
+def pytest(build, dirs, marks, names, jobs):
     with tempfile.TemporaryDirectory() as tmp:
         junit = os.path.join(tmp, "junit.xml")
         argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", "--tb=short",
                 "--durations=8", f"--junit-xml={junit}"]
+        argv += ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else []
         argv += (["-m", marks] if marks else []) + (["-k", names] if names else []) + dirs
         env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
         env.setdefault("STOWD", os.path.abspath(os.path.join(build, "stowd")))
@@ -91,7 +107,7 @@ def run_pytest(build, dirs, marks, names):
     total, failed, skipped = (sum(int(s.get(k, 0)) for s in suites)
                               for k in ("tests", "failures", "skipped"))
     failed += sum(int(s.get("errors", 0)) for s in suites)
-    if code != 0 and failed == 0:
+    if code not in (0, NO_TESTS) and failed == 0:
         failed += 1
         total += 1
     counts["passed"] += max(0, total - failed - skipped)
@@ -109,6 +125,7 @@ def main():
     ap.add_argument("--pytest", nargs="*", default=[])
     ap.add_argument("-m", dest="marks", help="pytest marks, e.g. 'not slow'")
     ap.add_argument("-k", dest="names", help="pytest names")
+    ap.add_argument("--jobs", type=int, default=1, help="black-box tests at a time")
     o = ap.parse_args()
     for command in o.check:
         run_check(command)
@@ -117,7 +134,7 @@ def main():
     for binary in o.replay:
         run_replay(binary)
     if o.pytest:
-        run_pytest(o.build, o.pytest, o.marks, o.names)
+        run_pytest(o.build, o.pytest, o.marks, o.names, o.jobs)
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
     print(f"{counts['passed']} passed, {counts['failed']} failed{skipped}")
     return 1 if counts["failed"] or not counts["passed"] + counts["skipped"] else 0

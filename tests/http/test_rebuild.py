@@ -256,6 +256,7 @@ def serve(d, known, sample):
     d.kill()
 
 
+@pytest.mark.slow
 def test_flips_in_the_catalog(busy, tmp_path):
     """One byte anywhere in LMDB's pages: right documents, errors or no start; never a wrong document,
     and nothing that rebuilding cannot make good."""

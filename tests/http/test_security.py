@@ -412,6 +412,7 @@ def tasks_of(c):
     return {t for node in c.get("/_tasks?actions=*reindex,*forcemerge").json["nodes"].values() for t in node["tasks"]}
 
 
+@pytest.mark.slow
 def test_tasks_are_seen_by_who_began_them(guarded, admin):
     user(guarded.data, "add", "copier", "read@copy-*", "write@copy-*", "manage@copy-*", password="copier's own")
     user(guarded.data, "add", "other", "all@copy-*", password="other's own")
