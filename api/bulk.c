@@ -73,7 +73,8 @@ struct bulk {
     struct buf one; /* an item before it is filtered */
     struct frame frame;
     bool compact, items_wanted, items_open;
-    size_t spent; /* bytes of the items so far, when compact */
+    bool owns_nothing; /* no item holds an error or a document */
+    size_t spent;      /* bytes of the items so far, when compact */
     size_t next;
 };
 
@@ -90,7 +91,7 @@ static struct entry *entry_at(const struct bulk *bulk, size_t i)
 static void bulk_free(struct api_call *call)
 {
     struct bulk *bulk = call->state;
-    for (size_t i = 0; i < bulk->count; i++) {
+    for (size_t i = 0; !bulk->owns_nothing && i < bulk->count; i++) {
         free((void *)item_at(bulk, i)->source_out.ptr);
         free(item_at(bulk, i)->err);
     }
@@ -570,8 +571,13 @@ static void answer(struct bulk *bulk)
 {
     struct api_call *call = bulk->call;
     bool errors = false;
-    for (size_t i = 0; i < bulk->count && !errors; i++)
-        errors = failed_at(bulk, i);
+    bulk->owns_nothing = true;
+    for (size_t i = 0; i < bulk->count; i++) {
+        const struct write_item *item = item_at(bulk, i);
+        errors = errors || failed_at(bulk, i);
+        bulk->owns_nothing =
+            bulk->owns_nothing && item->err == NULL && item->source_out.ptr == NULL;
+    }
     struct slice agent = call->user_agent;
     bulk->compact = bulk->count > FLUENT_BIT_ITEMS_MAX && agent.len >= 10 &&
                     strncasecmp((const char *)agent.ptr, "Fluent-Bit", 10) == 0;

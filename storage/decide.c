@@ -107,6 +107,8 @@ static enum rc look_deep(struct txn *txn, struct touch *touch)
     struct hashed *list = malloc((all + 1) * sizeof *list);
     uint64_t *hash = malloc((all + 1) * 2 * sizeof *hash);
     enum rc rc = list == NULL || hash == NULL ? RC_NOMEM : RC_OK;
+    if (rc == RC_OK && !txn->keyed)
+        goto out;
     for (size_t i = touch->from; rc == RC_OK && i < touch->to; i++) {
         uint32_t at = txn->order[i];
         struct plan *plan = &txn->plan[at];
@@ -125,6 +127,7 @@ static enum rc look_deep(struct txn *txn, struct touch *touch)
         for (size_t i = 0; i < n; i++)
             txn->plan[list[i].item].deep_seq = hash[n + i];
     }
+out:
     free(list);
     free(hash);
     return rc;
@@ -540,11 +543,9 @@ static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to
 enum rc touch_decide(struct txn *txn, struct touch *touch)
 {
     const struct write_item *items = txn->write->items;
-    size_t ahead = 0;
+    size_t ahead = touch->bytes;
     touch->open_first = SEQ_NONE;
     TRY(look_deep(txn, touch));
-    for (size_t i = touch->from; i < touch->to; i++)
-        ahead += items[txn->order[i]].source.len;
     for (size_t from = touch->from; from < touch->to;) {
         size_t to = from, bytes = 0, next = from;
         while (to < touch->to && to - from < LIMIT_DECIDE_ITEMS && bytes < LIMIT_DECIDE_BYTES)

@@ -29,6 +29,7 @@ struct touch {
     struct txn *txn;
     struct index *index;
     size_t from, to; /* its items: order[from .. to) */
+    size_t bytes;    /* of their documents, or a little more */
     bool ticketed;
     uint64_t epoch; /* ids_epoch of the plans' deep_seq */
     uint64_t ticket;
@@ -55,6 +56,8 @@ struct txn {
     struct touch *touch;
     size_t touch_count;
     uint64_t reserved;
+    uint64_t bytes;         /* of ids, routings and documents, and what rows need besides */
+    bool keyed;             /* some items have ids */
     bool updates;           /* some plans may hold merged documents */
     struct pending **block; /* of all touches */
     size_t block_count;
