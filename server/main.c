@@ -39,6 +39,8 @@
 /* An arena keeps so much free memory at its end: giving pages back and taking them again costs a
  * fault for each. */
 #define TRIM_BYTES (8 * 1024 * 1024)
+/* An arena grows by so much more than was asked for: each growth is a system call. */
+#define PAD_BYTES (1024 * 1024)
 
 /* What the callbacks of storage/ need; set before the threads start. */
 struct daemon {
@@ -471,6 +473,7 @@ int main(int argc, char **argv)
     if (code < 0) {
         mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
         mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
+        mallopt(M_TOP_PAD, PAD_BYTES);
         log_set_level(self.config.log_level);
         log_set_format(self.config.log_format);
         self.accept_loss = arguments.accept_loss;
