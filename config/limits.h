@@ -32,6 +32,7 @@
 
 /* One step under an index lock while a bulk is decided. */
 #define LIMIT_DECIDE_ITEMS 256
+#define LIMIT_DECIDE_MADE  4096 /* … whose ids are made */
 #define LIMIT_DECIDE_BYTES (256 * KIB)
 
 /* Bodies of control requests (settings, templates, aliases). */

@@ -179,6 +179,8 @@ static enum rc prepare(struct txn *txn, struct touch *touch, size_t from, size_t
         plan->old_live = plan->elsewhere = false;
         documents = documents || txn->write->items[txn->order[i]].op == WRITE_UPDATE;
     }
+    if (!txn->keyed)
+        return RC_OK;
     find_candidates(txn, touch, from, to, list, &n);
     struct row_reader reader;
     enum rc rc = RC_OK;
@@ -382,14 +384,20 @@ static enum rc seal(struct txn *txn, struct touch *touch)
     return RC_OK;
 }
 
+/* Has the open block no more room for a document? */
+static bool is_full(const struct index *ix, size_t doc_len)
+{
+    return ix->open != NULL && rows_count(ix->open) != 0 &&
+           (rows_raw_bytes(ix->open) + doc_len > index_block_target(ix) ||
+            rows_count(ix->open) >= LIMIT_BLOCK_ROWS);
+}
+
 /* Make the open block one that takes this row: seal a full one, begin or enlarge. */
 static enum rc make_room(struct txn *txn, struct touch *touch, const struct row *row, size_t ahead)
 {
     struct index *ix = touch->index;
     size_t target = index_block_target(ix);
-    if (ix->open != NULL && rows_count(ix->open) != 0 &&
-        (rows_raw_bytes(ix->open) + row->doc.len > target ||
-         rows_count(ix->open) >= LIMIT_BLOCK_ROWS))
+    if (is_full(ix, row->doc.len))
         TRY(seal(txn, touch));
     if (ix->open != NULL)
         return RC_OK;
@@ -506,7 +514,9 @@ static enum rc decide_item(struct txn *txn, struct touch *touch, uint32_t at, si
     return write_row(txn, touch, at, &row, ahead);
 }
 
-/* One step: as many of order[from .. to) as stay true. *next_out: where to go on. */
+/* One step: as many of order[from .. to) as stay true. *next_out: where to go on.
+ * Without ids a step ends with its block, so that writes at the same time take turns by blocks: one
+ * that two share goes to the log as rows and is packed once more. */
 static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to, size_t ahead,
                     size_t *next_out)
 {
@@ -526,6 +536,12 @@ static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to
         rc = decide_item(txn, touch, txn->order[i], ahead);
         if (rc == RC_AGAIN)
             break;
+        if (rc == RC_OK && !txn->keyed && i + 1 < touch->to &&
+            is_full(ix, txn->write->items[txn->order[i + 1]].source.len)) {
+            rc = seal(txn, touch);
+            i++;
+            break;
+        }
     }
     ix->written_ms = mono_ms();
     pthread_mutex_lock(&ix->table);
@@ -544,11 +560,13 @@ enum rc touch_decide(struct txn *txn, struct touch *touch)
 {
     const struct write_item *items = txn->write->items;
     size_t ahead = touch->bytes;
+    size_t items_max = txn->keyed ? LIMIT_DECIDE_ITEMS : LIMIT_DECIDE_MADE;
+    size_t bytes_max = txn->keyed ? LIMIT_DECIDE_BYTES : index_block_target(touch->index);
     touch->open_first = SEQ_NONE;
     TRY(look_deep(txn, touch));
     for (size_t from = touch->from; from < touch->to;) {
         size_t to = from, bytes = 0, next = from;
-        while (to < touch->to && to - from < LIMIT_DECIDE_ITEMS && bytes < LIMIT_DECIDE_BYTES)
+        while (to < touch->to && to - from < items_max && bytes < bytes_max)
             bytes += items[txn->order[to++]].source.len;
         TRY(prepare(txn, touch, from, to));
         TRY(step(txn, touch, from, to, ahead, &next));
