@@ -41,9 +41,9 @@ struct rows {
 /* ---- spare memory: the batch of one block is as large as that of the next, and fresh memory costs
  * a page fault for each 4 KB */
 
-#define SPARES       16
+#define SPARES       32
 #define SPARE_MIN    (64 * 1024)
-#define SPARES_BYTES (8 * 1024 * 1024)
+#define SPARES_BYTES (16 * 1024 * 1024)
 
 static struct {
     pthread_mutex_t lock;
