@@ -292,7 +292,6 @@ static bool read_items(struct bulk *bulk)
         else
             rc = add_item(bulk, &in);
     }
-    shape_reader_publish(&bulk->shapes);
     if (rc == RC_NOT_FOUND && bulk->count == 0) {
         static const char none[] = "no requests added";
         add_invalid(bulk, none, sizeof none - 1);

@@ -67,7 +67,7 @@ static uint64_t zigzag(int64_t v)
 
 void planes_put_u32(struct buf *planes, const uint32_t *v, size_t n, unsigned width)
 {
-    if (!buf_reserve(planes, n * width))
+    if (width == 0 || !buf_reserve(planes, n * width))
         return;
     uint8_t *restrict p = planes->ptr + planes->len;
     for (unsigned b = 0; b < width; b++, p += n) {
@@ -87,7 +87,7 @@ void planes_put_u32(struct buf *planes, const uint32_t *v, size_t n, unsigned wi
 
 static void planes_put_u64(struct buf *planes, const uint64_t *v, size_t n, unsigned width)
 {
-    if (!buf_reserve(planes, n * width))
+    if (width == 0 || !buf_reserve(planes, n * width))
         return;
     uint8_t *restrict p = planes->ptr + planes->len;
     for (unsigned b = 0; b < width; b++, p += n) {

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Learning shapes and matching documents with them; H1 to H3 in shape.h.
  *
- * A document is first compared with the shapes met last: pieces by memcmp, values by looking for
- * their end. That reads each byte once. Only when none fits, it is taken apart key by key, and the
- * skeleton that comes of it looked up or learned. */
+ * The shapes of a table are a tree: a node is a piece and the kind of value behind it, what can
+ * come then are its children. A document goes down from the root, pieces by comparison, values by
+ * looking for their end, which reads each byte about once, however many shapes there are. Only when
+ * it comes to no leaf, it is taken apart key by key, and the skeleton that comes of it looked up or
+ * learned.
+ *
+ * Nodes never change but for their first child, which is a newer one when a shape is added: who
+ * walks down meanwhile sees the one or the other. */
 #include "storage/shape.h"
 
 #include "config/buf.h"
@@ -16,8 +21,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Shapes a document is compared with before it is taken apart. */
-#define RECENT_MAX 8
+/* Values looked at on the way down, in all branches tried, before a document is given up. Two
+ * branches may begin alike: an array is one value or a few numbers. */
+#define STEPS_MAX (2 * SHAPE_SLOTS_MAX)
 /* Numbers of an array that get slots of their own. */
 #define EXPANDED_MAX 4
 /* Whole documents that are one value share a path. */
@@ -25,16 +31,26 @@
 /* How deep an array that is one value may nest, wherever it stands. */
 #define ARRAY_DEPTH_MAX (LIMIT_JSON_DEPTH - SHAPE_DEPTH_MAX)
 
+struct node {
+    const struct node *next; /* sibling */
+    _Atomic(const struct node *) child;
+    const uint8_t *piece;
+    uint32_t piece_len;
+    uint8_t kind;              /* of the slot behind it; 0: it is the tail of … */
+    const struct shape *shape; /* … this one */
+};
+
 struct shape_table {
     atomic_size_t refs;
+    _Atomic(const struct node *) root; /* the first pieces */
     struct arena arena;
     const struct shape **list; /* by number */
     size_t count, cap;
     uint32_t *hashed; /* numbers + 1 by hash of the skeleton; 0 free; size a power of two */
     size_t hashed_size;
     size_t slots;
-    uint32_t recent[RECENT_MAX]; /* numbers, the last met first */
-    size_t recent_count;
+    uint32_t *adopted; /* by number in the other table: number here, or SHAPE_NONE */
+    size_t adopted_count;
 };
 
 struct shape_table *shape_table_create(void)
@@ -58,6 +74,7 @@ void shape_table_release(struct shape_table *table)
     arena_done(&table->arena);
     free(table->list);
     free(table->hashed);
+    free(table->adopted);
     free(table);
 }
 
@@ -107,25 +124,91 @@ ALWAYS_INLINE const uint8_t *atom_end(const uint8_t *p, const uint8_t *end)
 
 /* ---- matching */
 
-bool shape_match(const struct shape *shape, struct slice doc, struct slice *values)
+/* Behind the value at p, NULL when there is none of that kind. */
+ALWAYS_INLINE const uint8_t *value_end(unsigned kind, const uint8_t *p, const uint8_t *end)
 {
-    const uint8_t *p = doc.ptr, *end = doc.ptr + doc.len, *to;
+    return kind == SLOT_STRING ? string_end(p, end)
+           : kind == SLOT_ATOM ? atom_end(p, end)
+                               : json_array_end(p, end, ARRAY_DEPTH_MAX);
+}
+
+const struct shape *shape_find(const struct shape_table *table, struct slice doc,
+                               struct slice *values)
+{
+    const struct node *way[SHAPE_SLOTS_MAX];
+    const uint8_t *at[SHAPE_SLOTS_MAX], *p = doc.ptr, *end = doc.ptr + doc.len;
+    const struct node *n = atomic_load_explicit(&table->root, memory_order_acquire);
+    unsigned depth = 0, steps = 0;
+    for (;;) {
+        while (n != NULL &&
+               ((size_t)(end - p) < n->piece_len || !bytes_eq(p, n->piece, n->piece_len)))
+            n = n->next;
+        if (n == NULL) { /* one up, and on with its sibling */
+            if (depth == 0)
+                return NULL;
+            p = at[--depth];
+            n = way[depth]->next;
+            continue;
+        }
+        const uint8_t *from = p + n->piece_len, *to = end;
+        if (n->kind == 0 && from == end)
+            return n->shape;
+        if (n->kind == 0 || (to = value_end(n->kind, from, end)) == NULL) {
+            n = n->next;
+            continue;
+        }
+        if (++steps > STEPS_MAX)
+            return NULL;
+        way[depth] = n;
+        at[depth] = p;
+        values[depth++] = slice_of(from, (size_t)(to - from));
+        p = to;
+        n = atomic_load_explicit(&n->child, memory_order_acquire);
+    }
+}
+
+/* The child of a node with that piece and kind, made if need be. */
+static const struct node *grow(struct arena *arena, _Atomic(const struct node *) *first,
+                               struct slice piece, uint8_t kind)
+{
+    const struct node *n = atomic_load_explicit(first, memory_order_relaxed);
+    const struct node *newest = n;
+    for (; n != NULL; n = n->next)
+        if (n->kind == kind && slice_eq(slice_of(n->piece, n->piece_len), piece))
+            return n;
+    struct node *made = arena_get(arena, 1, sizeof *made);
+    if (made == NULL)
+        return NULL;
+    *made = (struct node){
+        .next = newest, .piece = piece.ptr, .piece_len = (uint32_t)piece.len, .kind = kind};
+    atomic_store_explicit(first, made, memory_order_release);
+    return made;
+}
+
+/* A branch for a shape. False: memory is out, the shape is just not found by shape_find. */
+static bool grow_branch(struct shape_table *t, const struct shape *shape)
+{
+    const uint8_t *skeleton = shape->skeleton.ptr;
+    _Atomic(const struct node *) *first = &t->root;
     for (uint32_t i = 0; i < shape->slots; i++) {
         const struct shape_slot *slot = &shape->slot[i];
-        if ((size_t)(end - p) < slot->piece_len ||
-            !bytes_eq(p, shape->skeleton.ptr + slot->piece_at, slot->piece_len))
+        const struct node *n =
+            grow(&t->arena, first, slice_of(skeleton + slot->piece_at, slot->piece_len),
+                 (uint8_t)slot->kind);
+        if (n == NULL)
             return false;
-        p += slot->piece_len;
-        to = slot->kind == SLOT_STRING ? string_end(p, end)
-             : slot->kind == SLOT_ATOM ? atom_end(p, end)
-                                       : json_array_end(p, end, ARRAY_DEPTH_MAX);
-        if (to == NULL)
-            return false;
-        values[i] = slice_of(p, (size_t)(to - p));
-        p = to;
+        /* Only who adds shapes writes, one at a time. */
+        first = &((struct node *)(uintptr_t)n)->child;
     }
-    return (size_t)(end - p) == shape->tail_len &&
-           bytes_eq(p, shape->skeleton.ptr + shape->tail_at, shape->tail_len);
+    struct node *leaf = arena_get(&t->arena, 1, sizeof *leaf);
+    if (leaf == NULL)
+        return false;
+    *leaf = (struct node){.next = atomic_load_explicit(first, memory_order_relaxed),
+                          .piece = skeleton + shape->tail_at,
+                          .piece_len = shape->tail_len,
+                          .shape = shape};
+    atomic_store_explicit(first, leaf, memory_order_release);
+    return true;
 }
 
 /* ---- taking a document apart */
@@ -316,6 +399,7 @@ static const struct shape *make_shape(struct shape_table *t, struct apart *a, ui
     *shape = (struct shape){
         .skeleton = slice_of(skeleton, a->len),
         .hash = hash,
+        .number = (uint32_t)t->count,
         .slots = a->slots,
         .tail_at = at,
         .tail_len = (uint32_t)a->len - at,
@@ -367,6 +451,7 @@ static bool find_or_learn(struct shape_table *t, struct apart *a, size_t shapes_
         if (shape == NULL)
             return false;
         *number_out = add_shape(t, shape, at);
+        return grow_branch(t, shape);
     }
     return true;
 }
@@ -381,44 +466,41 @@ static void take_whole(struct apart *a, struct slice doc, struct slice *values)
     values[0] = doc;
 }
 
-/* ---- the shapes met last */
-
-/* It was at place `at` of the recent ones; RECENT_MAX: at none. */
-static void note_recent(struct shape_table *t, uint32_t number, size_t at)
-{
-    if (at == RECENT_MAX) {
-        if (t->recent_count < RECENT_MAX)
-            t->recent_count++;
-        at = t->recent_count - 1;
-    }
-    memmove(&t->recent[1], &t->recent[0], at * sizeof t->recent[0]);
-    t->recent[0] = number;
-}
-
 bool shape_of(struct shape_table *table, struct slice doc, size_t shapes_max, size_t slots_max,
               struct slice *values, uint32_t *number_out)
 {
     struct shape_table *t = table;
     if (doc.len == 0)
         doc = SLICE_LIT(""); /* a pointer that may be compared */
-    for (size_t i = 0; i < t->recent_count; i++)
-        if (shape_match(t->list[t->recent[i]], doc, values)) {
-            *number_out = t->recent[i];
-            if (i != 0)
-                note_recent(t, *number_out, i);
-            return true;
-        }
-    struct apart a;
-    uint32_t number = SHAPE_NONE;
-    if (take_apart(&a, doc, values) && !find_or_learn(t, &a, shapes_max, slots_max, &number))
-        return false;
-    if (number == SHAPE_NONE) {
-        /* One more than the limit, at most: this one has no keys that could vary. */
-        take_whole(&a, doc, values);
-        return find_or_learn(t, &a, SIZE_MAX, SIZE_MAX, number_out);
+    const struct shape *shape = shape_find(t, doc, values);
+    if (shape != NULL) {
+        *number_out = shape->number;
+        return true;
     }
-    note_recent(t, number, RECENT_MAX);
-    *number_out = number;
+    struct apart a;
+    *number_out = SHAPE_NONE;
+    if (take_apart(&a, doc, values) && !find_or_learn(t, &a, shapes_max, slots_max, number_out))
+        return false;
+    if (*number_out != SHAPE_NONE)
+        return true;
+    /* One more than the limit, at most: this one has no keys that could vary. */
+    take_whole(&a, doc, values);
+    return find_or_learn(t, &a, SIZE_MAX, SIZE_MAX, number_out);
+}
+
+/* Room to note what became of the other table's shape. */
+static bool adopted_room(struct shape_table *t, uint32_t number)
+{
+    if (number < t->adopted_count)
+        return true;
+    size_t count = (size_t)number * 2 + 16;
+    uint32_t *adopted = realloc(t->adopted, count * sizeof *adopted);
+    if (adopted == NULL)
+        return false;
+    for (size_t i = t->adopted_count; i < count; i++)
+        adopted[i] = SHAPE_NONE;
+    t->adopted = adopted;
+    t->adopted_count = count;
     return true;
 }
 
@@ -426,23 +508,18 @@ bool shape_adopt(struct shape_table *table, const struct shape *shape, size_t sh
                  size_t slots_max, uint32_t *number_out)
 {
     struct shape_table *t = table;
-    for (size_t i = 0; i < t->recent_count; i++)
-        if (t->list[t->recent[i]] == shape) {
-            *number_out = t->recent[i];
-            if (i != 0)
-                note_recent(t, *number_out, i);
-            return true;
-        }
-    if (!table_room(t))
+    if (!adopted_room(t, shape->number) || !table_room(t))
         return false;
-    size_t at = hashed_at(t, shape->skeleton, shape->hash);
-    *number_out = SHAPE_NONE;
-    if (t->hashed[at] != 0)
-        *number_out = t->hashed[at] - 1;
-    else if (!over(t, shape->slots, shapes_max, slots_max))
-        *number_out = add_shape(t, shape, at);
-    if (*number_out != SHAPE_NONE)
-        note_recent(t, *number_out, RECENT_MAX);
+    uint32_t *known = &t->adopted[shape->number];
+    if (*known == SHAPE_NONE || t->list[*known] != shape) {
+        size_t at = hashed_at(t, shape->skeleton, shape->hash);
+        if (t->hashed[at] != 0)
+            *known = t->hashed[at] - 1;
+        else
+            *known =
+                over(t, shape->slots, shapes_max, slots_max) ? SHAPE_NONE : add_shape(t, shape, at);
+    }
+    *number_out = *known;
     return true;
 }
 

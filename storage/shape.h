@@ -39,7 +39,8 @@ struct shape_slot {
 
 struct shape {
     struct slice skeleton;
-    uint64_t hash; /* of the skeleton */
+    uint64_t hash;   /* of the skeleton */
+    uint32_t number; /* in the table that learned it */
     uint32_t slots;
     uint32_t tail_at, tail_len;
     struct shape_slot slot[];
@@ -66,9 +67,10 @@ size_t shape_count(const struct shape_table *table);
 size_t shape_slots(const struct shape_table *table); /* of all shapes */
 const struct shape *shape_at(const struct shape_table *table, size_t number);
 
-/* Is doc a valid JSON document of this shape? Then its values; false may also mean that it is valid
- * and of another one. */
-bool shape_match(const struct shape *shape, struct slice doc, struct slice *values);
+/* The shape in the table that a document has, and its values; NULL: it has none of them, or is no
+ * valid JSON. May run while another thread learns. */
+const struct shape *shape_find(const struct shape_table *table, struct slice doc,
+                               struct slice *values);
 
 /* The number of a document's shape, and its values, at most SHAPE_SLOTS_MAX. At most shapes_max
  * shapes and slots_max slots in all are learned; a document that would need more is one raw value.

@@ -13,8 +13,6 @@
 struct shapes {
     pthread_mutex_t lock;
     struct shape_table *table; /* this generation's */
-    const struct shape *recent[SHAPES_AT_HAND];
-    unsigned recent_count;
 };
 
 struct shapes *shapes_create(void)
@@ -47,21 +45,6 @@ void shape_reader_init(struct shape_reader *reader, struct shapes *shapes)
         return;
     pthread_mutex_lock(&shapes->lock);
     reader->table = shape_table_retain(shapes->table);
-    reader->recent_count = shapes->recent_count;
-    memcpy(reader->recent, shapes->recent, sizeof reader->recent);
-    pthread_mutex_unlock(&shapes->lock);
-}
-
-void shape_reader_publish(struct shape_reader *reader)
-{
-    struct shapes *shapes = reader->shapes;
-    if (shapes == NULL || reader->recent_count == 0)
-        return;
-    pthread_mutex_lock(&shapes->lock);
-    if (shapes->table == reader->table) {
-        shapes->recent_count = reader->recent_count;
-        memcpy(shapes->recent, reader->recent, sizeof reader->recent);
-    }
     pthread_mutex_unlock(&shapes->lock);
 }
 
@@ -70,18 +53,6 @@ void shape_reader_done(struct shape_reader *reader)
     shape_table_release(reader->table);
     arena_done(&reader->lens);
     *reader = (struct shape_reader){.shapes = NULL};
-}
-
-/* Shape `at` of the recent ones was met; recent_count: one that is not among them. */
-static void note_recent(struct shape_reader *r, const struct shape *shape, unsigned at)
-{
-    if (at == r->recent_count) {
-        if (r->recent_count < SHAPES_AT_HAND)
-            r->recent_count++;
-        at = r->recent_count - 1;
-    }
-    memmove(&r->recent[1], &r->recent[0], at * sizeof(const struct shape *));
-    r->recent[0] = shape;
 }
 
 /* Its shape in this generation, learned if need be; NULL: none. */
@@ -100,7 +71,6 @@ static const struct shape *learn(struct shape_reader *r, struct slice doc, struc
         if (next != NULL) {
             shape_table_release(shapes->table); /* the reader has its own reference */
             shapes->table = next;
-            shapes->recent_count = 0;
         }
     }
     pthread_mutex_unlock(&shapes->lock);
@@ -128,12 +98,8 @@ bool shape_reader_check(struct shape_reader *reader, struct slice doc, enum json
     struct slice values[SHAPE_SLOTS_MAX];
     *fit_out = (struct fit){NULL, NULL, NULL};
     r->taken++;
-    for (unsigned i = 0; i < r->recent_count; i++) {
-        const struct shape *shape = r->recent[i];
-        if (!shape_match(shape, doc, values))
-            continue;
-        if (i != 0)
-            note_recent(r, shape, i);
+    const struct shape *shape = r->table == NULL ? NULL : shape_find(r->table, doc, values);
+    if (shape != NULL) {
         *type_out = json_type_of(doc);
         keep_fit(r, shape, values, fit_out);
         return true;
@@ -143,10 +109,8 @@ bool shape_reader_check(struct shape_reader *reader, struct slice doc, enum json
     r->missed++;
     if (r->table == NULL || (r->missed > MISSES_MAX && r->missed > r->taken / MISSES_SHARE))
         return true;
-    const struct shape *shape = learn(r, doc, values);
-    if (shape != NULL) {
-        note_recent(r, shape, r->recent_count);
+    shape = learn(r, doc, values);
+    if (shape != NULL)
         keep_fit(r, shape, values, fit_out);
-    }
     return true;
 }

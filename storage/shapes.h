@@ -21,15 +21,12 @@ struct shapes;
 struct shapes *shapes_create(void); /* NULL: memory */
 void shapes_destroy(struct shapes *shapes);
 
-/* One request's view: no lock while its documents have the shapes at hand. */
-#define SHAPES_AT_HAND 8u
+/* One request's view: no lock while its documents have shapes that are known. */
 struct shape_reader {
     struct shapes *shapes;
     struct shape_table *table; /* the generation; NULL: documents are only checked */
-    const struct shape *recent[SHAPES_AT_HAND];
-    unsigned recent_count;
-    unsigned taken, missed; /* documents */
-    struct arena lens;      /* what fits point to */
+    unsigned taken, missed;    /* documents */
+    struct arena lens;         /* what fits point to */
 };
 
 /* shapes NULL: documents are only checked. */
@@ -39,8 +36,6 @@ void shape_reader_init(struct shape_reader *reader, struct shapes *shapes);
 MUST_CHECK bool shape_reader_check(struct shape_reader *reader, struct slice doc,
                                    enum json_type *type_out, struct json_fault *fault,
                                    struct fit *fit_out);
-/* The shapes at hand are those that the next request begins with. */
-void shape_reader_publish(struct shape_reader *reader);
 void shape_reader_done(struct shape_reader *reader);
 
 #endif
