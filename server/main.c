@@ -3,7 +3,8 @@
  *
  * Exit codes (sysexits.h): 0 orderly stop or --help; 64 wrong flags; 78 wrong settings; 69 the port
  * is not to be had; 73 the data folder cannot be made or used; 75 another process has it; 65 what
- * is in it is damaged; 71 no threads or memory; 74 the log could not be written any more. */
+ * is in it is damaged; 71 no threads or memory; 74 the log or the catalog could not be written any
+ * more. */
 #include "api/api.h"
 #include "config/config.h"
 #include "server/guard.h"

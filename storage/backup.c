@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +16,8 @@
 #define ROUND_MS   50
 #define TELL_MS    5000
 #define DIR_BYTES  300
+/* Descriptors that are not for holding segments open. */
+#define SPARE_FILES 64
 /* How long a daemon that is starting may keep the catalog to itself. */
 #define CATALOG_WAIT_MS 60000
 
@@ -33,6 +36,20 @@ void backup_say(struct backup *b, const char *fmt, ...)
     b->o->say(b->o->arg, text);
 }
 
+/* False: it is there already. */
+static bool add_line(struct buf *lines, const char *text)
+{
+    size_t len = strlen(text);
+    for (size_t at = 0; at < lines->len;) {
+        size_t n = (size_t)((uint8_t *)memchr(lines->ptr + at, '\n', lines->len - at) - lines->ptr);
+        if (n - at == len && memcmp(lines->ptr + at, text, len) == 0)
+            return false;
+        at = n + 1;
+    }
+    buf_printf(lines, "%s\n", text);
+    return true;
+}
+
 void backup_damage(struct backup *b, const char *fmt, ...)
 {
     char text[512];
@@ -40,13 +57,10 @@ void backup_damage(struct backup *b, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    size_t len = strlen(text);
-    for (size_t at = 0; at + len < b->damage.len; at++)
-        if (memcmp(b->damage.ptr + at, text, len) == 0)
-            return;
+    if (!add_line(&b->damage, text))
+        return;
     backup_say(b, "damage: %s", text);
-    buf_put_str(&b->damage, text);
-    buf_put_byte(&b->damage, '\n');
+    (void)add_line(&b->fresh.damage, text);
     b->result.damage++;
 }
 
@@ -64,12 +78,21 @@ static void tell_progress(void *arg)
 
 /* ---- the data directory */
 
-/* A shared lock on the catalog's file keeps a daemon that starts from putting another one in its
- * place (store.c, shrink_catalog): the two would share LMDB's lock file. */
-static enum rc hold_catalog(struct backup *b, int *fd_out, struct err *err)
+/* The file that is locked is the one that has the name. */
+static bool holds_catalog(const struct backup *b, int fd)
 {
     char path[512];
     struct stat held, named;
+    snprintf(path, sizeof path, "%s/catalog/data.mdb", b->o->path_data);
+    return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_ino == named.st_ino &&
+           held.st_dev == named.st_dev;
+}
+
+/* A shared lock on the catalog's file keeps a daemon that starts from putting another one in its
+ * place (store.c, shrink_catalog): the two would share LMDB's lock file. */
+static enum rc hold_catalog(struct backup *b, struct err *err)
+{
+    char path[512];
     snprintf(path, sizeof path, "%s/catalog/data.mdb", b->o->path_data);
     for (unsigned waited = 0; waited < CATALOG_WAIT_MS; waited += ROUND_MS) {
         int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -78,9 +101,8 @@ static enum rc hold_catalog(struct backup *b, int *fd_out, struct err *err)
                            b->o->path_data);
         if (fd < 0)
             return err_set(err, RC_IO, errno, "cannot open %.150s: %s", path, strerror(errno));
-        if (flock(fd, LOCK_SH | LOCK_NB) == 0 && fstat(fd, &held) == 0 && stat(path, &named) == 0 &&
-            held.st_ino == named.st_ino) {
-            *fd_out = fd;
+        if (flock(fd, LOCK_SH | LOCK_NB) == 0 && holds_catalog(b, fd)) {
+            b->catalog_fd = fd;
             return RC_OK;
         }
         close(fd);
@@ -100,20 +122,18 @@ static enum rc open_store(const char *dir, struct store **out, struct err *err)
 
 /* ---- the backup's directory */
 
-struct listing {
-    const struct manifest *keep[2];
-    const char *dir; /* of the backup */
-    char sub[64];    /* directory in it that is listed: "" or with a slash at its end */
-    struct err err;
-    enum rc rc;
-    size_t others; /* entries that no backup makes */
-    struct buf names;
-};
-
 static void take_name(const char *name, void *arg)
 {
-    struct listing *l = arg;
-    buf_put(&l->names, name, strlen(name) + 1);
+    buf_put(arg, name, strlen(name) + 1);
+}
+
+static const char *next_name(const struct buf *names, size_t *at)
+{
+    const char *name = (const char *)names->ptr + *at;
+    if (*at >= names->len)
+        return NULL;
+    *at += strlen(name) + 1;
+    return name;
 }
 
 static int by_text(const void *a, const void *b)
@@ -122,15 +142,15 @@ static int by_text(const void *a, const void *b)
 }
 
 /* What the manifests name, as a sorted list of pointers into them. */
-static const char **stored_names(const struct listing *l, size_t *count_out)
+static const char **stored_names(const struct manifest *const keep[2], size_t *count_out)
 {
     size_t n = 0, cap = 1;
-    for (size_t i = 0; i < ARRAY_LEN(l->keep); i++)
-        cap += l->keep[i] == NULL ? 0 : l->keep[i]->count;
+    for (size_t i = 0; i < 2; i++)
+        cap += keep[i] == NULL ? 0 : keep[i]->count;
     const char **list = malloc(cap * sizeof(char *));
-    for (size_t i = 0; list != NULL && i < ARRAY_LEN(l->keep); i++)
-        for (size_t k = 0; l->keep[i] != NULL && k < l->keep[i]->count; k++)
-            list[n++] = l->keep[i]->file[k].stored;
+    for (size_t i = 0; list != NULL && i < 2; i++)
+        for (size_t k = 0; keep[i] != NULL && k < keep[i]->count; k++)
+            list[n++] = keep[i]->file[k].stored;
     if (list != NULL)
         qsort(list, n, sizeof(char *), by_text);
     *count_out = n;
@@ -141,13 +161,14 @@ static const char **stored_names(const struct listing *l, size_t *count_out)
 static enum rc sweep_dir(const char *dir, const char *sub, const char **keep, size_t count,
                          struct err *err)
 {
-    struct listing l = {0};
-    char path[512], name[256];
+    struct buf names = {0};
+    char path[1024], name[512];
+    const char *entry;
+    size_t at = 0;
     snprintf(path, sizeof path, "%s/%s", dir, sub);
-    enum rc rc = io_list(path, take_name, &l, err);
-    for (size_t at = 0; rc == RC_OK && at < l.names.len;
-         at += strlen((const char *)l.names.ptr + at) + 1) {
-        snprintf(name, sizeof name, "%s/%s", sub, (const char *)l.names.ptr + at);
+    enum rc rc = io_list(path, take_name, &names, err);
+    while (rc == RC_OK && (entry = next_name(&names, &at)) != NULL) {
+        snprintf(name, sizeof name, "%s/%s", sub, entry);
         const char *key = name;
         if (bsearch(&key, keep, count, sizeof(char *), by_text) != NULL)
             continue;
@@ -158,34 +179,51 @@ static enum rc sweep_dir(const char *dir, const char *sub, const char **keep, si
         else
             rc = io_unlink(path, err);
     }
-    buf_done(&l.names);
+    buf_done(&names);
     snprintf(path, sizeof path, "%s/%s", dir, sub);
     if (rc == RC_OK)
         (void)rmdir(path); /* fails while it has something */
     return rc == RC_NOT_FOUND ? RC_OK : rc;
 }
 
-static bool all_digits(const char *name)
+/* Is it a directory that this backup or one before it has made: its number, and in it nothing but
+ * what they put there? */
+static bool is_ours(const struct backup *b, const char *name)
 {
-    return name[0] != 0 && strspn(name, "0123456789") == strlen(name);
+    static const char *const made[] = {"catalog", "wal", "metadata.json", "users"};
+    char path[512], same[16];
+    struct stat st;
+    struct buf names = {0};
+    const char *entry;
+    size_t at = 0, known = 0, count = 0;
+    unsigned long number = strtoul(name, NULL, 10);
+    snprintf(same, sizeof same, "%u", (unsigned)number);
+    snprintf(path, sizeof path, "%s/%s", b->o->dir, name);
+    if (number == 0 || number > b->result.number || strcmp(name, same) != 0 ||
+        lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) ||
+        io_list(path, take_name, &names, NULL) != RC_OK)
+        return false;
+    for (; (entry = next_name(&names, &at)) != NULL; count++)
+        for (size_t i = 0; i < ARRAY_LEN(made); i++)
+            known += strcmp(entry, made[i]) == 0;
+    buf_done(&names);
+    return known == count;
 }
 
 /* Remove everything that no manifest names (M1). */
 static enum rc sweep(struct backup *b, const struct manifest *one, const struct manifest *two,
                      struct err *err)
 {
-    struct listing l = {.keep = {one, two}};
-    size_t count = 0;
-    const char **keep = stored_names(&l, &count);
-    enum rc rc = keep == NULL ? RC_NOMEM : io_list(b->o->dir, take_name, &l, err);
-    for (size_t at = 0; rc == RC_OK && at < l.names.len;
-         at += strlen((const char *)l.names.ptr + at) + 1) {
-        const char *name = (const char *)l.names.ptr + at;
-        if (all_digits(name) || strcmp(name, "indices") == 0)
+    size_t count = 0, at = 0;
+    struct buf names = {0};
+    const char *name;
+    const char **keep = stored_names((const struct manifest *const[2]){one, two}, &count);
+    enum rc rc = keep == NULL ? RC_NOMEM : io_list(b->o->dir, take_name, &names, err);
+    while (rc == RC_OK && (name = next_name(&names, &at)) != NULL)
+        if (strcmp(name, "indices") == 0 || is_ours(b, name))
             rc = sweep_dir(b->o->dir, name, keep, count, err);
-    }
     free(keep);
-    buf_done(&l.names);
+    buf_done(&names);
     return rc;
 }
 
@@ -271,23 +309,41 @@ static void wait_begun(struct catalog_task *t)
         sleep_ms(1);
 }
 
-/* V2. The log from the live start on; *end_out: up to where. Call after the catalog's moment. */
-static enum rc copy_log(struct backup *b, const struct wal_start *start, const char *to,
-                        struct wal_start *end_out, struct err *err)
+struct log_task {
+    struct backup *b;
+    struct wal_start start; /* the live one, as of before the catalog's moment */
+    struct wal_start end;   /* up to where it was copied */
+    char dir[512];
+    enum rc rc;
+    struct err err;
+};
+
+/* V2. The log from the live start on. Call after the catalog's moment. */
+static enum rc copy_log(struct log_task *t, struct err *err)
 {
     struct wal_start now;
     struct err why = {0};
     char from[512];
-    snprintf(from, sizeof from, "%s/wal", b->o->path_data);
-    enum rc rc = wal_copy(from, start, to, end_out, &why);
+    snprintf(from, sizeof from, "%s/wal", t->b->o->path_data);
+    enum rc rc = wal_copy(from, &t->start, t->dir, &t->end, &why);
     if (rc == RC_FULL || rc == RC_NOMEM)
         return err_set(err, rc, why.os_errno, "%s", why.msg);
-    TRY(store_load_node(b->live, &now, err));
-    bool moved = now.run != start->run || now.position != start->position;
-    if (rc == RC_BUSY || (rc == RC_OK && now.position > end_out->position) ||
-        (rc != RC_OK && moved))
+    if (!holds_catalog(t->b, t->b->catalog_fd)) /* stowctl rebuild */
+        return err_set(err, RC_BUSY, 0, "%.200s: its catalog was replaced by another, try again",
+                       t->b->o->path_data);
+    TRY(store_load_node(t->b->live, &now, err));
+    bool moved = now.run != t->start.run || now.position != t->start.position;
+    if (rc == RC_BUSY || (rc == RC_OK && now.position > t->end.position) || (rc != RC_OK && moved))
         return RC_AGAIN;
-    return rc == RC_OK ? RC_OK : err_set(err, rc, why.os_errno, "%s", why.msg);
+    TRY(rc == RC_OK ? RC_OK : err_set(err, rc, why.os_errno, "%s", why.msg));
+    return io_sync_dir(t->dir, err);
+}
+
+static void *copy_log_main(void *arg)
+{
+    struct log_task *t = arg;
+    t->rc = copy_log(t, &t->err);
+    return NULL;
 }
 
 static enum rc make_dirs(struct backup *b, char *top, size_t cap, struct err *err)
@@ -319,19 +375,87 @@ static enum rc check_fit(struct backup *b, const struct wal_start *from,
                : RC_AGAIN;
 }
 
+static struct backup_index *find_index(struct backup *b, uint32_t number)
+{
+    size_t lo = 0, hi = b->index_count;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (b->index[mid].index->number < number)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < b->index_count && b->index[lo].index->number == number ? &b->index[lo] : NULL;
+}
+
+/* RC_AGAIN: a block that recovery will take needs a dictionary that the copied catalog does not
+ * have (V2). */
+static enum rc check_logged(const struct wal_record *record, uint64_t at, void *arg,
+                            struct err *err)
+{
+    struct backup_index *bi = find_index(arg, record->index_no);
+    struct block_header head;
+    struct block *block = NULL;
+    struct row last;
+    (void)at;
+    if (bi == NULL) /* deleted, or made after the catalog's moment */
+        return RC_OK;
+    if (record->kind == WAL_INDEX)
+        bi->in_log = record->body.len >= 16 && memcmp(record->body.ptr, bi->index->uuid, 16) == 0;
+    if (record->kind != WAL_BLOCK || !bi->in_log)
+        return RC_OK;
+    TRY(block_header_read(record->body, &head, err));
+    for (size_t i = 0; i < bi->dicts.len; i += 4)
+        if (head.dictionary == get_u32(bi->dicts.ptr + i))
+            return RC_OK;
+    if (head.dictionary == 0)
+        return RC_OK;
+    TRY(block_open(record->body, record->index_no, head.first_seq, BLOCK_META, NULL, &block, err));
+    block_row(block, block_rows(block) - 1, &last);
+    block_close(block);
+    return last.seq < bi->packed_seq ? RC_OK : RC_AGAIN;
+}
+
+/* V5: the log's copy is read as recovery will read it. */
+static enum rc check_log(struct backup *b, const struct log_task *t, struct err *err)
+{
+    struct wal_start end = {0};
+    struct err why = {0};
+    enum rc rc = wal_replay(t->dir, &t->start, false, check_logged, b, &end, &why);
+    if (rc == RC_CORRUPT ||
+        (rc == RC_OK && (end.batch != t->end.batch || end.position != t->end.position)))
+        return err_set(err, RC_CORRUPT, 0, "%.200s does not hold what was written to it%s%.200s",
+                       t->dir, rc == RC_OK ? "" : ": ", why.msg);
+    return rc == RC_OK || rc == RC_AGAIN ? rc : err_set(err, rc, why.os_errno, "%s", why.msg);
+}
+
+/* The copied catalog, and the segments that it names: opened before anything else is waited for. */
+static enum rc open_view(struct backup *b, const char *top, struct err *err)
+{
+    struct err why = {0};
+    enum rc rc = open_store(top, &b->view, &why);
+    if (rc == RC_OK)
+        rc = backup_plan(b, &why);
+    if (rc == RC_OK)
+        rc = catalog_verify(b->view->catalog, &why);
+    if (rc == RC_CORRUPT && catalog_verify(b->live->catalog, NULL) == RC_OK)
+        return err_set(err, rc, 0, "%.200s/catalog does not hold what was written to it: %.200s",
+                       top, why.msg);
+    return rc == RC_OK ? RC_OK : err_set(err, rc, why.os_errno, "%s", why.msg);
+}
+
 static enum rc copy_moment(struct backup *b, const char *top, struct err *err)
 {
     struct catalog_task task = {.catalog = b->live->catalog};
-    struct wal_start start, end = {0};
-    char wal[512];
-    pthread_t thread;
-    enum rc rc = store_load_node(b->live, &start, err);
+    struct log_task log = {.b = b};
+    pthread_t thread, logger;
+    enum rc rc = store_load_node(b->live, &log.start, err);
     if (rc == RC_NOT_FOUND)
         return err_set(err, RC_INVALID, 0, "%.200s: no daemon has begun with it yet",
                        b->o->path_data);
     TRY(rc);
     snprintf(task.dir, sizeof task.dir, "%s/catalog", top);
-    snprintf(wal, sizeof wal, "%s/wal", top);
+    snprintf(log.dir, sizeof log.dir, "%s/wal", top);
     b->next.time_s = (uint64_t)time(NULL);
     int no = pthread_create(&thread, NULL, copy_catalog, &task);
     if (no != 0)
@@ -339,14 +463,19 @@ static enum rc copy_moment(struct backup *b, const char *top, struct err *err)
     wait_begun(&task);
     while (b->o->test_hold != NULL && access(b->o->test_hold, F_OK) == 0)
         sleep_ms(1);
-    rc = copy_log(b, &start, wal, &end, err);
+    no = pthread_create(&logger, NULL, copy_log_main, &log);
     pthread_join(thread, NULL);
-    if (task.rc != RC_OK)
-        return err_set(err, task.rc, task.err.os_errno, "%s", task.err.msg);
+    if (no != 0)
+        return err_set(err, RC_NOMEM, no, "cannot start a thread");
+    rc = task.rc == RC_OK ? open_view(b, top, err)
+                          : err_set(err, task.rc, task.err.os_errno, "%s", task.err.msg);
+    pthread_join(logger, NULL);
     TRY(rc);
-    TRY(io_sync_dir(wal, err));
-    TRY(open_store(top, &b->view, err));
-    return check_fit(b, &start, &end, err);
+    if (log.rc != RC_OK && log.rc != RC_AGAIN)
+        return err_set(err, log.rc, log.err.os_errno, "%s", log.err.msg);
+    TRY(log.rc);
+    TRY(check_fit(b, &log.start, &log.end, err));
+    return check_log(b, &log, err);
 }
 
 static void close_view(struct backup *b, const char *top)
@@ -372,15 +501,13 @@ static enum rc one_round(struct backup *b, char *top, size_t cap, struct err *er
     TRY(make_dirs(b, top, cap, err));
     enum rc rc = copy_moment(b, top, err);
     if (rc == RC_OK)
-        rc = backup_plan(b, err);
-    if (rc == RC_OK)
         rc = backup_segments(b, err);
     b->result.indices = b->index_count;
     b->result.segments = b->next.count;
     b->result.kept = 0;
     for (size_t i = 0; rc == RC_OK && i < b->index_count; i++)
         for (size_t k = 0; k < b->index[i].count; k++)
-            b->result.kept += b->index[i].segment[k].kept;
+            b->result.kept += b->index[i].segment[k].kept != NULL;
     close_view(b, top);
     struct buf missing = b->missing; /* known from now on as gone once */
     b->missing = b->missing_now;
@@ -405,8 +532,9 @@ static enum rc rounds(struct backup *b, char *top, size_t cap, struct err *err)
 
 /* ---- the end */
 
-/* A file that lies in the backup already. */
-static enum rc name_file(struct backup *b, const char *path, struct err *err)
+/* A file that lies in the backup already. want: the hash of what was written; NULL: it is verified
+ * in another way. */
+static enum rc name_file(struct backup *b, const char *path, const uint64_t *want, struct err *err)
 {
     struct io_file file = {.fd = -1};
     char full[512], stored[256];
@@ -417,6 +545,10 @@ static enum rc name_file(struct backup *b, const char *path, struct err *err)
     TRY_OUT(rc == RC_NOT_FOUND ? err_set(err, RC_IO, ENOENT, "%.200s has gone", full) : rc);
     TRY_OUT(io_size(&file, &len, err));
     TRY_OUT(copier_hash(&b->copier, &file, len, &hash, err));
+    if (want == NULL)
+        b->copier.copied += len; /* by others */
+    else if (*want != hash)
+        TRY_OUT(err_set(err, RC_CORRUPT, 0, "%.200s does not hold what was written to it", full));
     rc = manifest_add(&b->next, path, stored, len, hash);
 out:
     io_close(&file);
@@ -439,7 +571,7 @@ static enum rc copy_small(struct backup *b, const char *name, struct err *err)
     TRY_OUT(copier_copy(&b->copier, &from, len, to, &hash, err));
     if (strcmp(name, "users") == 0 && chmod(to, 0600) != 0)
         TRY_OUT(err_set(err, RC_IO, errno, "chmod %.200s: %s", to, strerror(errno)));
-    rc = name_file(b, name, err);
+    rc = name_file(b, name, &hash, err);
 out:
     io_close(&from);
     return rc;
@@ -458,7 +590,7 @@ static void name_wal(const char *name, void *arg)
     if (n->rc != RC_OK || strlen(name) > 40)
         return;
     snprintf(path, sizeof path, "wal/%s", name);
-    n->rc = name_file(n->b, path, n->err);
+    n->rc = name_file(n->b, path, NULL, n->err);
 }
 
 /* V4, also when the disk garbles it. */
@@ -480,7 +612,7 @@ static enum rc finish(struct backup *b, const char *top, struct err *err)
 {
     struct naming naming = {b, RC_OK, err};
     char path[512];
-    TRY(name_file(b, "catalog/data.mdb", err));
+    TRY(name_file(b, "catalog/data.mdb", NULL, err));
     snprintf(path, sizeof path, "%s/wal", top);
     TRY(io_list(path, name_wal, &naming, err));
     TRY(naming.rc);
@@ -494,6 +626,11 @@ static enum rc finish(struct backup *b, const char *top, struct err *err)
     snprintf(path, sizeof path, "%s/indices", b->o->dir);
     TRY(io_sync_dir(path, err));
     TRY(io_sync_dir(b->o->dir, err));
+    struct err why = {0};
+    snprintf(path, sizeof path, "%s/..", b->o->dir);
+    enum rc rc = io_sync_dir(path, &why);
+    if (rc != RC_OK && why.os_errno != EACCES) /* who may not read it has not made DIR */
+        return err_set(err, rc, why.os_errno, "%s", why.msg);
     b->next.release = strdup(b->o->release);
     memcpy(b->next.node, b->live->ids_raw, sizeof b->next.node);
     buf_put_slice(&b->next.damage, buf_slice(&b->damage));
@@ -506,6 +643,14 @@ static enum rc finish(struct backup *b, const char *top, struct err *err)
     snprintf(path, sizeof path, "%s/%s", b->o->dir, MANIFEST_PARTIAL);
     TRY(io_unlink(path, err));
     return sweep(b, &b->next, NULL, err);
+}
+
+static size_t files_to_hold(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= SPARE_FILES)
+        return 0;
+    return (size_t)limit.rlim_cur - SPARE_FILES;
 }
 
 static void backup_done(struct backup *b)
@@ -523,15 +668,21 @@ static void backup_done(struct backup *b)
     buf_done(&b->missing);
     buf_done(&b->missing_now);
     copier_done(&b->copier);
+    if (b->catalog_fd >= 0)
+        close(b->catalog_fd);
 }
 
 enum rc backup_run(const struct backup_options *options, struct backup_result *out, struct err *err)
 {
-    struct backup b = {.o = options, .told_ms = mono_ms(), .saved_ms = mono_ms()};
+    struct backup b = {.o = options,
+                       .told_ms = mono_ms(),
+                       .saved_ms = mono_ms(),
+                       .open_max = files_to_hold(),
+                       .catalog_fd = -1};
     struct wal_start start;
     struct err why = {0};
     char top[DIR_BYTES + 16];
-    int catalog_fd = -1, dir_fd = -1;
+    int dir_fd = -1;
     enum rc rc = strlen(options->dir) < DIR_BYTES
                      ? RC_OK
                      : err_set(err, RC_INVALID, 0, "%.100s…: the name is longer than %d bytes",
@@ -540,7 +691,8 @@ enum rc backup_run(const struct backup_options *options, struct backup_result *o
     TRY_OUT(copier_init(&b.copier, options->rate, err));
     b.copier.tick = tell_progress;
     b.copier.arg = &b;
-    TRY_OUT(hold_catalog(&b, &catalog_fd, err));
+    b.copier.zero_unreadable = true; /* V6 */
+    TRY_OUT(hold_catalog(&b, err));
     TRY_OUT(open_store(options->path_data, &b.live, err));
     rc = store_load_node(b.live, &start, &why); /* its ids; what else is wrong comes later */
     if (rc != RC_OK && rc != RC_NOT_FOUND)
@@ -553,8 +705,6 @@ out:
     if (rc != RC_OK && b.fresh.number != 0) /* what is copied need not be copied again */
         (void)!manifest_save(options->dir, MANIFEST_PARTIAL, &b.fresh, NULL);
     backup_done(&b);
-    if (catalog_fd >= 0)
-        close(catalog_fd);
     if (dir_fd >= 0)
         close(dir_fd);
     return rc;

@@ -9,8 +9,7 @@
 #include <unistd.h>
 
 #define LIST_BLOCKS 512
-#define RECORD      64 /* bytes of a segment's header and last record */
-#define ENTRY_BYTES 40 /* of its block table, docs/format.md section 2 */
+#define RECORD      64 /* bytes of a segment's header, of its last record and of a block's header */
 #define SAVE_MS     10000
 #define NAMES_TRIED 100
 
@@ -41,24 +40,46 @@ static int by_place(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
+static bool room_for_places(struct backup_index *bi, size_t more)
+{
+    size_t cap = bi->place_cap;
+    while (cap < bi->place_count + more)
+        cap = cap == 0 ? LIST_BLOCKS : cap * 2;
+    struct place *list = realloc(bi->place, cap * sizeof *list);
+    if (list == NULL)
+        return false;
+    bi->place = list;
+    bi->place_cap = cap;
+    return true;
+}
+
+static enum rc load_dict(const struct dict_copy *copy, void *arg)
+{
+    struct backup_index *bi = arg;
+    if (bi->place_count == bi->place_cap && !room_for_places(bi, 1))
+        return RC_NOMEM;
+    bi->place[bi->place_count++] = (struct place){.first_seq = copy->number,
+                                                  .segment = copy->segment,
+                                                  .len = copy->len,
+                                                  .at = copy->at,
+                                                  .raw_bytes = 1};
+    return RC_OK;
+}
+
 static enum rc load_places(struct backup *b, struct backup_index *bi, struct err *err)
 {
-    size_t cap = 0, n = LIST_BLOCKS;
+    size_t n = LIST_BLOCKS;
     bi->place_count = 0;
     for (uint64_t from = 0; n == LIST_BLOCKS; from = bi->place[bi->place_count - 1].first_seq + 1) {
-        if (cap < bi->place_count + LIST_BLOCKS) {
-            cap = cap == 0 ? LIST_BLOCKS : cap * 2;
-            struct place *list = realloc(bi->place, cap * sizeof *list);
-            if (list == NULL)
-                return err_set(err, RC_NOMEM, 0, "out of memory");
-            bi->place = list;
-        }
+        if (!room_for_places(bi, LIST_BLOCKS))
+            return err_set(err, RC_NOMEM, 0, "out of memory");
         TRY(catalog_list_blocks(b->view->catalog, bi->index->number, from,
                                 bi->place + bi->place_count, LIST_BLOCKS, &n, err));
         bi->place_count += n;
         if (bi->place_count == 0)
             break;
     }
+    TRY(index_dict_each(bi->index, load_dict, bi, err));
     if (bi->place_count != 0)
         qsort(bi->place, bi->place_count, sizeof *bi->place, by_place);
     return RC_OK;
@@ -68,7 +89,7 @@ static void forget_places(struct backup_index *bi)
 {
     free(bi->place);
     bi->place = NULL;
-    bi->place_count = 0;
+    bi->place_count = bi->place_cap = 0;
 }
 
 /* The blocks of a segment, of those loaded. */
@@ -99,11 +120,6 @@ static bool name_bytes(struct backup_index *bi, uint32_t number, uint64_t end, b
     return true;
 }
 
-static enum rc name_dict(const struct dict_copy *copy, void *arg)
-{
-    return name_bytes(arg, copy->segment, copy->at + copy->len, false) ? RC_OK : RC_NOMEM;
-}
-
 static void paths_of(const struct backup *b, const struct backup_index *bi,
                      const struct backup_segment *s, char *live, size_t live_cap, char *path,
                      size_t path_cap)
@@ -114,62 +130,52 @@ static void paths_of(const struct backup *b, const struct backup_index *bi,
 
 /* ---- what is there already (V3) */
 
-/* Has the file a footer, and does that end behind all that the catalog names? */
-static enum rc find_footer(const struct io_file *file, uint64_t size, struct backup_segment *s,
-                           struct err *err)
+/* How much of the file is taken: has it a footer, behind all that the catalog names? */
+static enum rc measure(struct backup *b, const struct backup_index *bi, struct backup_segment *s,
+                       const struct io_file *file, const char *path, struct err *err)
 {
-    uint8_t raw[RECORD];
-    s->sealed = false;
-    s->len = s->named;
-    if (size < s->named + RECORD || size % BLOCK_ALIGN != 0)
-        return RC_OK;
-    TRY(io_read(file, size - RECORD, raw, sizeof raw, err));
-    uint64_t at = get_u64(raw + 16), table = (uint64_t)get_u32(raw + 8) * ENTRY_BYTES;
-    uint64_t padded = (table + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
-    if (memcmp(raw, "SFTR", 4) == 0 && get_u32(raw + 12) == s->number && at >= s->named &&
-        at + padded + RECORD == size) {
-        s->sealed = true;
-        s->len = size;
+    uint64_t size = 0, at = 0;
+    struct err why = {0};
+    TRY(io_size(file, &size, err));
+    if (size < s->named) {
+        backup_damage(b, "index [%s]: %s has %llu bytes, the catalog names %llu", bi->index->name,
+                      path, (unsigned long long)size, (unsigned long long)s->named);
+        s->named = size;
     }
+    if (segment_table_at(file, size, s->number, &at, &why) != RC_OK)
+        backup_damage(b, "index [%s]: %s: its footer cannot be read", bi->index->name, path);
+    s->sealed = at != 0 && at >= s->named;
+    s->len = s->sealed ? size : s->named;
     return RC_OK;
 }
 
-static enum rc same_record(const struct io_file *a, const struct io_file *b, uint64_t at,
-                           bool *same_io, struct err *err)
+/* Unreadable in the backup is not the same. Unreadable in the data directory is: what the backup
+ * has is all that there is. */
+static bool same_record(const struct io_file *live, const struct io_file *have, uint64_t at)
 {
     uint8_t x[RECORD], y[RECORD];
-    if (!*same_io)
-        return RC_OK;
-    TRY(io_read(a, at, x, sizeof x, err));
-    struct err why = {0};
-    enum rc rc = io_read(b, at, y, sizeof y, &why); /* the backup's: unreadable is not the same */
-    *same_io = rc == RC_OK && memcmp(x, y, sizeof x) == 0;
-    return RC_OK;
+    return io_read(have, at, y, sizeof y, NULL) == RC_OK &&
+           (io_read(live, at, x, sizeof x, NULL) != RC_OK || memcmp(x, y, sizeof x) == 0);
 }
 
-static enum rc is_same(struct backup *b, const struct backup_index *bi,
-                       const struct backup_segment *s, const struct io_file *live,
-                       const struct manifest_file *have, bool *same_out, struct err *err)
+static bool is_same(struct backup *b, const struct backup_index *bi, const struct backup_segment *s,
+                    const struct io_file *live, const struct manifest_file *have)
 {
     struct io_file file = {.fd = -1};
-    struct err why = {0};
     char path[512];
     uint64_t size = 0;
     size_t n;
-    *same_out = false;
     snprintf(path, sizeof path, "%s/%s", b->o->dir, have->stored);
-    if (have->len != s->len || io_open(path, IO_READ, &file, &why) != RC_OK)
-        return RC_OK;
-    bool same = io_size(&file, &size, &why) == RC_OK && size >= s->len;
-    enum rc rc = same_record(live, &file, 0, &same, err);
-    if (rc == RC_OK && s->sealed)
-        rc = same_record(live, &file, s->len - RECORD, &same, err);
+    if (have->len != s->len || s->len < RECORD || io_open(path, IO_READ, &file, NULL) != RC_OK)
+        return false;
+    bool same = io_size(&file, &size, NULL) == RC_OK && size >= s->len &&
+                same_record(live, &file, 0) &&
+                (!s->sealed || same_record(live, &file, s->len - RECORD));
     struct place *places = places_of(bi, s->number, &n);
-    for (size_t i = 0; i < n && rc == RC_OK && !s->sealed && same; i++)
-        rc = same_record(live, &file, places[i].at, &same, err);
+    for (size_t i = 0; i < n && !s->sealed && same; i++)
+        same = same_record(live, &file, places[i].at);
     io_close(&file);
-    *same_out = rc == RC_OK && same;
-    return rc;
+    return same;
 }
 
 static void note_gone(struct backup *b, struct backup_index *bi, struct backup_segment *s)
@@ -184,17 +190,14 @@ static void note_gone(struct backup *b, struct backup_index *bi, struct backup_s
 /* The segment's entry in the list of what was copied lately, or else in the old manifest, if it is
  * the same. */
 static enum rc find_kept(struct backup *b, struct backup_index *bi, struct backup_segment *s,
-                         const struct io_file *live, const char *path, struct err *err)
+                         const struct io_file *live, const char *path)
 {
     struct manifest *lists[] = {&b->fresh, &b->old};
-    for (size_t i = 0; i < ARRAY_LEN(lists) && !s->kept; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(lists) && s->kept == NULL; i++) {
         struct manifest_file *have = manifest_find(lists[i], path);
-        bool same = false;
-        if (have != NULL)
-            TRY(is_same(b, bi, s, live, have, &same, err));
-        if (!same)
+        if (have == NULL || !is_same(b, bi, s, live, have))
             continue;
-        s->kept = true;
+        s->kept = lists[i];
         TRY(manifest_add(&b->next, path, have->stored, have->len, have->hash));
         b->next.file[b->next.count - 1].sure = have->sure;
     }
@@ -207,31 +210,22 @@ static enum rc plan_segment(struct backup *b, struct backup_index *bi, struct ba
     struct io_file file = {.fd = -1};
     struct err why = {0};
     char live[512], path[128];
-    uint64_t size = 0;
     paths_of(b, bi, s, live, sizeof live, path, sizeof path);
     enum rc rc = io_open(live, IO_READ, &file, &why);
     if (rc == RC_NOT_FOUND) {
         note_gone(b, bi, s);
         return RC_OK;
     }
-    if (rc == RC_IO && why.os_errno == EMFILE) {
-        s->len = s->named;
-        return RC_OK; /* opened when its turn comes */
-    }
     if (rc != RC_OK)
         return err_set(err, rc, why.os_errno, "%s", why.msg);
-    TRY_OUT(io_size(&file, &size, err));
-    if (size < s->named) {
-        backup_damage(b, "%s has %llu bytes, the catalog names %llu", path,
-                      (unsigned long long)size, (unsigned long long)s->named);
-        s->named = size;
-    }
-    TRY_OUT(find_footer(&file, size, s, err));
-    TRY_OUT(find_kept(b, bi, s, &file, path, err));
-    if (!s->kept) {
+    TRY_OUT(measure(b, bi, s, &file, path, err));
+    TRY_OUT(find_kept(b, bi, s, &file, path));
+    if (s->kept == NULL)
+        b->to_copy += s->len;
+    if (s->kept == NULL && b->open < b->open_max) { /* else it is opened again in its turn */
         s->fd = file.fd;
         file.fd = -1;
-        b->to_copy += s->len;
+        b->open++;
     }
 out:
     io_close(&file);
@@ -244,12 +238,15 @@ static enum rc plan_index(struct backup *b, struct backup_index *bi, struct err 
     TRY_OUT(rc);
     for (size_t i = 0; i < bi->place_count; i++) {
         const struct place *p = &bi->place[i];
-        if (!name_bytes(bi, p->segment, p->at + p->len, true)) {
+        uint8_t number[4];
+        put_u32(number, (uint32_t)p->first_seq);
+        if (p->rows == 0)
+            buf_put(&bi->dicts, number, sizeof number);
+        if (!name_bytes(bi, p->segment, p->at + p->len, p->rows != 0) || bi->dicts.failed) {
             rc = err_set(err, RC_NOMEM, 0, "out of memory");
             goto out;
         }
     }
-    TRY_OUT(index_dict_each(bi->index, name_dict, bi, err));
     for (size_t i = 0; i < bi->count; i++)
         TRY_OUT(plan_segment(b, bi, &bi->segment[i], err));
 out:
@@ -266,7 +263,6 @@ static enum rc plan_load(struct slice key, struct slice value, void *arg)
 {
     struct loading *l = arg;
     struct backup *b = l->b;
-    uint64_t packed = 0;
     if (b->index_count == b->index_cap) {
         size_t cap = b->index_cap == 0 ? 64 : b->index_cap * 2;
         struct backup_index *list = realloc(b->index, cap * sizeof *list);
@@ -277,7 +273,7 @@ static enum rc plan_load(struct slice key, struct slice value, void *arg)
     }
     struct backup_index *bi = &b->index[b->index_count];
     *bi = (struct backup_index){0};
-    TRY(index_load(b->view, key, value, &bi->index, &packed, l->err));
+    TRY(index_load(b->view, key, value, &bi->index, &bi->packed_seq, l->err));
     b->index_count++;
     buf_printf(&b->next.indices, "%s %s\n", bi->index->dir_name, bi->index->name);
     return RC_OK;
@@ -301,22 +297,26 @@ void backup_forget_plan(struct backup *b)
             if (bi->segment[k].fd >= 0)
                 close(bi->segment[k].fd);
         free(bi->segment);
+        buf_done(&bi->dicts);
         forget_places(bi);
         index_release(bi->index);
     }
     b->index_count = 0;
+    b->open = 0;
 }
 
 /* ---- copying and verifying */
 
-static void check_block_at(struct backup *b, const struct backup_index *bi, const char *path,
-                           const struct place *p, struct slice record)
+static void check_record(struct backup *b, const struct backup_index *bi, const char *path,
+                         struct place *p, struct slice record)
 {
-    struct block_header head;
     struct err why = {0};
-    enum rc rc = block_check(record, bi->index->number, p->first_seq, &head, &why);
-    if (rc == RC_OK && (head.rows != p->rows || head.record_len != p->len))
-        rc = err_set(&why, RC_CORRUPT, 0, "not the block that the catalog names");
+    struct slice bytes;
+    enum rc rc = p->rows != 0 ? segment_check_block(record, bi->index->number, p, &why)
+                              : segment_check_dict(record, bi->index->number,
+                                                   (uint32_t)p->first_seq, &bytes, &why);
+    if (rc != RC_OK && p->rows == 0)
+        p->raw_bytes = 0;
     if (rc != RC_OK)
         backup_damage(b, "index [%s]: %s at %llu: %.150s", bi->index->name, path,
                       (unsigned long long)p->at, why.msg);
@@ -339,15 +339,17 @@ static enum rc read_back(struct backup *b, const struct backup_index *bi,
                          const struct io_file *file, uint64_t *hash_out, struct err *err)
 {
     size_t n;
-    const struct place *p = places_of(bi, s->number, &n);
+    struct place *p = places_of(bi, s->number, &n);
     struct buf record = {0};
     uint64_t at = 0;
     enum rc rc = RC_OK;
     copier_begin(&b->copier);
     for (size_t i = 0; i < n; i++) {
         if (p[i].at < at || p[i].at + p[i].len > s->len) {
-            backup_damage(b, "index [%s]: %s: block %llu is not in it", bi->index->name, path,
+            backup_damage(b, "index [%s]: %s: %s %llu is not in it", bi->index->name, path,
+                          p[i].rows != 0 ? "block" : "dictionary",
                           (unsigned long long)p[i].first_seq);
+            p[i].raw_bytes = p[i].rows != 0 ? p[i].raw_bytes : 0;
             continue;
         }
         TRY_OUT(read_gap(b, file, at, p[i].at, err));
@@ -357,7 +359,7 @@ static enum rc read_back(struct backup *b, const struct backup_index *bi,
             goto out;
         }
         TRY_OUT(copier_read(&b->copier, file, p[i].at, record.ptr, p[i].len, err));
-        check_block_at(b, bi, path, &p[i], slice_of(record.ptr, p[i].len));
+        check_record(b, bi, path, &p[i], slice_of(record.ptr, p[i].len));
         at = p[i].at + p[i].len;
     }
     TRY_OUT(read_gap(b, file, at, s->len, err));
@@ -390,7 +392,7 @@ static enum rc copy_file(struct backup *b, const struct backup_index *bi,
 }
 
 static enum rc open_late(struct backup *b, struct backup_index *bi, struct backup_segment *s,
-                         struct io_file *file, const char *live, struct err *err)
+                         struct io_file *file, const char *live, const char *path, struct err *err)
 {
     if (s->fd >= 0) {
         *file = (struct io_file){.fd = s->fd};
@@ -401,7 +403,7 @@ static enum rc open_late(struct backup *b, struct backup_index *bi, struct backu
     enum rc rc = io_open(live, IO_READ, file, err);
     if (rc == RC_NOT_FOUND)
         note_gone(b, bi, s);
-    return rc;
+    return rc == RC_OK ? measure(b, bi, s, file, path, err) : rc;
 }
 
 static enum rc remember(struct backup *b, const char *path, const char *stored, uint64_t len,
@@ -443,7 +445,7 @@ static enum rc copy_segment(struct backup *b, struct backup_index *bi, struct ba
     char live[512], path[128], stored[160], full[512];
     uint64_t hash = 0, again = 0;
     paths_of(b, bi, s, live, sizeof live, path, sizeof path);
-    enum rc rc = open_late(b, bi, s, &from, live, err);
+    enum rc rc = open_late(b, bi, s, &from, live, path, err);
     if (rc == RC_NOT_FOUND)
         return RC_OK;
     TRY_OUT(rc);
@@ -455,6 +457,9 @@ static enum rc copy_segment(struct backup *b, struct backup_index *bi, struct ba
     }
     if (rc != RC_OK)
         TRY_OUT(err_set(err, rc, why.os_errno, "%s", why.msg));
+    if (b->copier.unreadable != 0)
+        backup_damage(b, "index [%s]: %s: %llu bytes cannot be read", bi->index->name, path,
+                      (unsigned long long)b->copier.unreadable);
     snprintf(full, sizeof full, "%s/%s", b->o->dir, stored);
     TRY_OUT(io_open(full, IO_READ, &to, err));
     TRY_OUT(read_back(b, bi, s, path, &to, &again, err));
@@ -469,6 +474,20 @@ out:
     return rc;
 }
 
+/* What a list says of a segment that is kept and not read. */
+static void carry_damage(struct backup *b, const struct manifest *from, const char *path)
+{
+    struct buf lines = {0}; /* a copy: it may be the list that grows */
+    buf_put_slice(&lines, buf_slice(&from->damage));
+    for (size_t at = 0, n; at < lines.len; at += n + 1) {
+        const char *line = (const char *)lines.ptr + at;
+        n = (size_t)((const char *)memchr(line, '\n', lines.len - at) - line);
+        if (memmem(line, n, path, strlen(path)) != NULL)
+            backup_damage(b, "%.*s", (int)n, line);
+    }
+    buf_done(&lines);
+}
+
 /* One that the backup has: is it still what it was? */
 static enum rc verify_kept(struct backup *b, struct backup_index *bi, struct backup_segment *s,
                            struct err *err)
@@ -478,9 +497,11 @@ static enum rc verify_kept(struct backup *b, struct backup_index *bi, struct bac
     uint64_t hash = 0;
     paths_of(b, bi, s, live, sizeof live, path, sizeof path);
     struct manifest_file *f = manifest_find(&b->next, path);
-    if (f->sure || b->o->quick)
+    if (f->sure || b->o->quick) {
+        carry_damage(b, s->kept, path);
         return RC_OK;
-    size_t damage = b->damage.len;
+    }
+    size_t damage = b->damage.len, fresh = b->fresh.damage.len;
     uint64_t count = b->result.damage;
     snprintf(full, sizeof full, "%s/%s", b->o->dir, f->stored);
     enum rc rc = io_open(full, IO_READ, &file, err);
@@ -494,14 +515,15 @@ static enum rc verify_kept(struct backup *b, struct backup_index *bi, struct bac
             same->sure = true;
         return RC_OK;
     }
-    if (rc == RC_NOMEM)
+    if (rc == RC_NOMEM || (rc != RC_OK && (err->os_errno == EMFILE || err->os_errno == ENFILE)))
         return rc;
     /* The data directory is not to blame. */
     b->damage.len = damage;
+    b->fresh.damage.len = fresh;
     b->result.damage = count;
     *err = (struct err){0};
     backup_say(b, "%s was damaged: copied again", full);
-    s->kept = false;
+    s->kept = NULL;
     manifest_drop(&b->next, f);
     return copy_segment(b, bi, s, err);
 }
@@ -525,7 +547,26 @@ static bool judge_gone(struct backup *b, const struct backup_index *bi,
         return false;
     if (s->has_blocks)
         backup_damage(b, "index [%s]: %s is missing", bi->index->name, path);
+    size_t n;
+    struct place *p = places_of(bi, s->number, &n);
+    for (size_t i = 0; i < n; i++)
+        p[i].raw_bytes = p[i].rows != 0 ? p[i].raw_bytes : 0;
     return true;
+}
+
+/* Dictionaries of which every copy is damaged or missing. */
+static void judge_dicts(struct backup *b, const struct backup_index *bi)
+{
+    for (size_t i = 0; i < bi->place_count; i++) {
+        const struct place *p = &bi->place[i];
+        bool left = p->rows != 0 || p->raw_bytes != 0;
+        for (size_t k = 0; k < bi->place_count && !left; k++)
+            left = bi->place[k].rows == 0 && bi->place[k].first_seq == p->first_seq &&
+                   bi->place[k].raw_bytes != 0;
+        if (!left)
+            backup_damage(b, "index [%s]: no copy of dictionary %llu is left", bi->index->name,
+                          (unsigned long long)p->first_seq);
+    }
 }
 
 static enum rc segments_of(struct backup *b, struct backup_index *bi, bool *again_io,
@@ -537,10 +578,11 @@ static enum rc segments_of(struct backup *b, struct backup_index *bi, bool *agai
     for (size_t i = 0; i < bi->count; i++) {
         struct backup_segment *s = &bi->segment[i];
         if (!s->gone)
-            TRY_OUT(s->kept ? verify_kept(b, bi, s, err) : copy_segment(b, bi, s, err));
+            TRY_OUT(s->kept != NULL ? verify_kept(b, bi, s, err) : copy_segment(b, bi, s, err));
         if (s->gone && !judge_gone(b, bi, s))
             *again_io = true;
     }
+    judge_dicts(b, bi);
     snprintf(dir, sizeof dir, "%s/indices/%s", b->o->dir, bi->index->dir_name);
     if (bi->count != 0) {
         struct err why = {0};

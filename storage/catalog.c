@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <lmdb.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #define READERS_MAX    1022
@@ -71,6 +72,8 @@ static enum rc fail(struct err *err, int e, const char *what)
         return err_set(err, RC_BUSY, 0, "catalog: %s: more than %d readers", what, READERS_MAX);
     case MDB_TXN_FULL:
         return err_set(err, RC_TOO_LARGE, 0, "catalog: %s: the transaction is too large", what);
+    case MDB_PANIC:
+        return err_set(err, RC_IO, CATALOG_LOST, "catalog: %s: %s", what, mdb_strerror(e));
     case MDB_CORRUPTED:
     case MDB_PAGE_NOTFOUND:
     case MDB_CURSOR_FULL:
@@ -241,21 +244,23 @@ static int env_open_sized(const char *dir, uint64_t map_bytes, uint64_t file_byt
     }
 }
 
+/* Without writing, unless one is missing: another process may be the writer. */
 static enum rc tables_open(struct catalog *catalog, struct err *err)
 {
-    MDB_txn *txn;
-    int e = mdb_txn_begin(catalog->env, NULL, 0, &txn);
-    if (e != 0)
-        return fail(err, e, "open");
-    for (int t = 0; t < TABLES; t++) {
-        e = mdb_dbi_open(txn, tables[t].name, MDB_CREATE, &catalog->dbi[t]);
-        if (e != 0) {
-            mdb_txn_abort(txn);
+    for (unsigned flags = MDB_RDONLY;; flags = 0) {
+        MDB_txn *txn;
+        int e = mdb_txn_begin(catalog->env, NULL, flags, &txn);
+        if (e != 0)
             return fail(err, e, "open");
-        }
+        for (int t = 0; t < TABLES && e == 0; t++)
+            e = mdb_dbi_open(txn, tables[t].name, flags == 0 ? MDB_CREATE : 0, &catalog->dbi[t]);
+        if (e != 0)
+            mdb_txn_abort(txn);
+        else
+            e = mdb_txn_commit(txn);
+        if (e != MDB_NOTFOUND || flags == 0)
+            return e == 0 ? RC_OK : fail(err, e, "open");
     }
-    e = mdb_txn_commit(txn); /* writes nothing when all were there */
-    return e == 0 ? RC_OK : fail(err, e, "open");
 }
 
 /* The environment's directory and its entry must be as durable as what is committed into it. */
@@ -267,26 +272,13 @@ static enum rc dir_sync(const char *dir, struct err *err)
     return io_sync_dir(parent, err);
 }
 
-static enum rc file_bytes_of(const char *path, uint64_t *bytes_out, struct err *err)
-{
-    struct io_file file = {.fd = -1};
-    *bytes_out = 0;
-    enum rc rc = io_open(path, IO_READ, &file, err);
-    if (rc == RC_NOT_FOUND)
-        return RC_OK;
-    TRY(rc);
-    rc = io_size(&file, bytes_out, err);
-    io_close(&file);
-    return rc;
-}
-
 enum rc catalog_open(const char *dir, uint64_t map_bytes, struct catalog **out, struct err *err)
 {
     struct catalog *catalog = calloc(1, sizeof *catalog);
     enum rc rc;
-    uint64_t file_bytes;
     int dead, e;
-    MDB_stat stat;
+    MDB_stat pages;
+    struct stat file = {0};
     if (catalog == NULL)
         return fail(err, ENOMEM, "open");
     pthread_mutex_init(&catalog->mutex, NULL);
@@ -296,18 +288,18 @@ enum rc catalog_open(const char *dir, uint64_t map_bytes, struct catalog **out, 
         goto out;
     }
     TRY_OUT(io_mkdir(dir, err));
-    TRY_OUT(file_bytes_of(catalog->data_path, &file_bytes, err));
-    e = env_open_sized(dir, map_bytes, file_bytes, &catalog->env);
+    (void)stat(catalog->data_path, &file); /* not there yet: of no bytes */
+    e = env_open_sized(dir, map_bytes, (uint64_t)file.st_size, &catalog->env);
     if (e != 0) {
         catalog->env = NULL;
         rc = fail(err, e, "open");
         goto out;
     }
     (void)mdb_reader_check(catalog->env, &dead); /* slots of killed processes pin pages */
-    mdb_env_stat(catalog->env, &stat);
-    catalog->page_bytes = stat.ms_psize;
+    mdb_env_stat(catalog->env, &pages);
+    catalog->page_bytes = pages.ms_psize;
     TRY_OUT(tables_open(catalog, err));
-    if (file_bytes == 0)
+    if (file.st_size == 0)
         TRY_OUT(dir_sync(dir, err));
     *out = catalog;
     return RC_OK;
@@ -583,6 +575,36 @@ static enum rc not_found_is_ok(enum rc rc)
     return rc == RC_NOT_FOUND ? RC_OK : rc;
 }
 
+/* Every entry of a table is whole, and a look-up finds it. */
+static enum rc table_verify(struct catalog *catalog, MDB_txn *txn, enum table table,
+                            struct err *err)
+{
+    struct walk walk;
+    struct slice value;
+    enum rc rc = walk_begin(&walk, catalog, txn, table, SLICE_LIT("\0"), err);
+    while (rc == RC_OK) {
+        MDB_val k = to_val(walk.key), v = {0};
+        int e = mdb_get(txn, catalog->dbi[table], &k, &v);
+        rc = e != 0 || v.mv_data != walk.stored.ptr
+                 ? damaged(err, table, walk.key)
+                 : value_check(table, walk.key, walk.stored, &value, err);
+        rc = rc == RC_OK ? walk_next(&walk, err) : rc;
+    }
+    walk_done(&walk);
+    return not_found_is_ok(rc);
+}
+
+enum rc catalog_verify(struct catalog *catalog, struct err *err)
+{
+    MDB_txn *txn;
+    TRY(read_begin(catalog, &txn, err));
+    enum rc rc = RC_OK;
+    for (enum table t = 0; t < TABLES && rc == RC_OK; t++)
+        rc = table_verify(catalog, txn, t, err);
+    read_end(catalog, txn);
+    return rc;
+}
+
 /* ---- named values */
 
 enum rc catalog_put(struct catalog_txn *txn, char kind, struct slice name, struct slice value,
@@ -758,6 +780,24 @@ out:
     return rc;
 }
 
+/* Delete up to *left keys that begin with a prefix; *more_out is set when some stay. */
+static enum rc drop_under(struct catalog_txn *txn, enum table table, struct slice prefix,
+                          size_t *left, bool *more_out, struct err *err)
+{
+    struct walk walk;
+    enum rc rc = walk_begin(&walk, txn->catalog, txn->txn, table, prefix, err);
+    while (rc == RC_OK && walk.key.len == NUMBER_KEY_BYTES &&
+           memcmp(walk.key.ptr, prefix.ptr, prefix.len) == 0) {
+        if ((*more_out = *left == 0))
+            break;
+        int e = mdb_cursor_del(walk.cursor, 0);
+        rc = e == 0 ? walk_next(&walk, err) : txn_fail(txn, e, "drop", err);
+        --*left;
+    }
+    walk_done(&walk);
+    return not_found_is_ok(rc);
+}
+
 /* ---- pieces of id runs */
 
 static struct key key_of_piece(uint32_t index_no, uint32_t run, uint32_t piece)
@@ -851,18 +891,9 @@ enum rc catalog_view_piece(struct catalog_view *view, uint32_t index_no, uint32_
 enum rc catalog_drop_run(struct catalog_txn *txn, uint32_t index_no, uint32_t run, struct err *err)
 {
     struct key key = key_of_piece(index_no, run, 0);
-    struct walk walk;
-    enum rc rc = walk_begin(&walk, txn->catalog, txn->txn, TABLE_ID, key_slice(&key), err);
-    for (; rc == RC_OK && key_is_of_index(walk.key, index_no) && get_be32(walk.key.ptr + 4) == run;
-         rc = walk_next(&walk, err)) {
-        int e = mdb_cursor_del(walk.cursor, 0);
-        if (e != 0) {
-            rc = txn_fail(txn, e, "drop run", err);
-            break;
-        }
-    }
-    walk_done(&walk);
-    return not_found_is_ok(rc);
+    size_t left = SIZE_MAX;
+    bool more;
+    return drop_under(txn, TABLE_ID, slice_of(key.bytes, 8), &left, &more, err);
 }
 
 enum rc catalog_next_run(struct catalog *catalog, uint32_t index_no, uint32_t from, uint32_t *out,
@@ -929,36 +960,13 @@ enum rc catalog_txn_get_dead(struct catalog_txn *txn, uint32_t index_no, uint64_
 
 /* ---- whole indices */
 
-static enum rc table_drop(struct catalog_txn *txn, enum table table, uint32_t index_no,
-                          size_t *left, bool *more_out, struct err *err)
-{
-    struct key key = key_of_number(index_no, 0);
-    struct walk walk;
-    enum rc rc = walk_begin(&walk, txn->catalog, txn->txn, table, key_slice(&key), err);
-    for (; rc == RC_OK && key_is_of_index(walk.key, index_no); rc = walk_next(&walk, err)) {
-        if (*left == 0) {
-            *more_out = true;
-            break;
-        }
-        int e = mdb_cursor_del(walk.cursor, 0);
-        if (e != 0) {
-            rc = txn_fail(txn, e, "drop index", err);
-            goto out;
-        }
-        --*left;
-    }
-    rc = not_found_is_ok(rc);
-out:
-    walk_done(&walk);
-    return rc;
-}
-
 enum rc catalog_drop_index(struct catalog_txn *txn, uint32_t index_no, size_t max, bool *more_out,
                            struct err *err)
 {
+    struct key key = key_of_number(index_no, 0);
     bool more = false;
     for (enum table t = TABLE_BLOCK; t < TABLES && !more; t++)
-        TRY(table_drop(txn, t, index_no, &max, &more, err));
+        TRY(drop_under(txn, t, slice_of(key.bytes, 4), &max, &more, err));
     *more_out = more;
     return RC_OK;
 }
@@ -981,13 +989,11 @@ enum rc catalog_index_bytes(struct catalog *catalog, uint32_t index_no, uint64_t
 {
     uint64_t bytes = 0;
     MDB_txn *txn;
-    enum rc rc;
     TRY(read_begin(catalog, &txn, err));
-    TRY_OUT(table_bytes(catalog, txn, TABLE_BLOCK, index_no, &bytes, err));
-    TRY_OUT(table_bytes(catalog, txn, TABLE_ID, index_no, &bytes, err));
-    TRY_OUT(table_bytes(catalog, txn, TABLE_DEAD, index_no, &bytes, err));
-    *bytes_out = bytes;
-out:
+    enum rc rc = RC_OK;
+    for (enum table t = TABLE_BLOCK; t < TABLES && rc == RC_OK; t++)
+        rc = table_bytes(catalog, txn, t, index_no, &bytes, err);
     read_end(catalog, txn);
+    *bytes_out = bytes;
     return rc;
 }

@@ -2,7 +2,9 @@
 /* The catalog: what is durable beside the segments, in one LMDB environment per node. The only file
  * with <lmdb.h> is catalog.c. Keys and values in docs/format.md.
  *
- *   C1  every commit is synced (never MDB_NOSYNC); a commit that failed has changed nothing.
+ *   C1  every commit is synced (never MDB_NOSYNC). One that failed with RC_FULL has changed
+ *       nothing; of any other only the next start knows. When LMDB cannot tell what the disk has,
+ *       every later call fails with err.os_errno CATALOG_LOST: the process must end.
  *   C2  every value ends in a checksum over key and value: a flipped byte is RC_CORRUPT with a text
  *       that names `stowctl rebuild`, never a wrong answer.
  *   C3  no read transaction outlives a call; no slice into the map does.
@@ -16,10 +18,15 @@
 #include "config/base.h"
 #include "config/buf.h"
 
+#include <errno.h>
+
+#define CATALOG_LOST ENOTRECOVERABLE /* C1 */
+
 struct catalog;
 struct catalog_txn; /* one write transaction; used by the thread that began it */
 
-/* Makes dir when it is missing; one environment per directory and process.
+/* Makes dir when it is missing; one environment per directory and process. One whose tables are
+ * there is opened without a write transaction.
  * map_bytes 0: max(64 GiB, 4 x file), less where address space is limited (at least 256 MiB more
  * than the file). A given size is rounded up to whole MiB, and to 1 MiB more than a file that is
  * larger. */
@@ -31,6 +38,8 @@ void catalog_space(struct catalog *catalog, uint64_t *used_out, uint64_t *file_o
                    uint64_t *map_out);
 /* Copy the live pages to a new environment in dir (compacting); durable when it returns. */
 MUST_CHECK enum rc catalog_copy(struct catalog *catalog, const char *dir, struct err *err);
+/* Read all of it and verify every value (C2). */
+MUST_CHECK enum rc catalog_verify(struct catalog *catalog, struct err *err);
 
 MUST_CHECK enum rc catalog_begin(struct catalog *catalog, struct catalog_txn **out,
                                  struct err *err);

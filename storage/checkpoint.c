@@ -51,7 +51,8 @@ static bool wants_seal(struct index *ix, bool seal, uint64_t now, uint64_t head,
            (head > ix->open_at && head - ix->open_at > capacity / 4); /* it must not pin the log */
 }
 
-/* False: nothing to carry over. */
+/* False: nothing to carry over. Then tables that have been made ready for ids that did not come go:
+ * else those of many indices would use up the budget (E4). */
 static bool cut(struct index *ix, bool seal, uint64_t head, uint64_t capacity, enum rc *rc)
 {
     struct pending *sealed = NULL;
@@ -73,6 +74,10 @@ static bool cut(struct index *ix, bool seal, uint64_t head, uint64_t capacity, e
         ix->cut_packed =
             ix->open != NULL && rows_count(ix->open) != 0 ? rows_first_seq(ix->open) : ix->next_seq;
         ix->cut_next = ix->next_seq;
+    } else if (!work && ix->id_memory != 0) {
+        idmap_done(&ix->ids);
+        seqset_done(&ix->dead);
+        index_count_ids_locked(ix);
     }
     pthread_mutex_unlock(&ix->table);
     pthread_mutex_unlock(&ix->write);
@@ -261,9 +266,18 @@ struct carrier {
     size_t keys;
     struct idrun idrun;   /* being written … */
     uint64_t piece_bytes; /* … with so many bytes */
+    bool names;           /* what is committed from now on may name blocks of this attempt */
     bool packs;           /* the transaction has a packed_seq … */
     uint64_t packed_seq;  /* … that is the index' once it is committed */
 };
+
+static void carrier_abort(struct carrier *c)
+{
+    catalog_abort(c->txn);
+    c->txn = NULL;
+    c->keys = 0;
+    c->packs = false;
+}
 
 static enum rc carrier_commit(struct carrier *c, struct err *err)
 {
@@ -275,7 +289,7 @@ static enum rc carrier_commit(struct carrier *c, struct err *err)
     if (txn == NULL)
         return RC_OK;
     enum rc rc = catalog_commit(txn, err);
-    if (packs)
+    if (c->names)
         index_note_commit(c->index, rc);
     TRY(rc);
     /* Not before: whoever saves the state after a failed commit must not go past it (E2). */
@@ -371,15 +385,20 @@ static enum rc carry_state(struct carrier *c, struct index *ix, uint64_t packed_
                            const struct idrun_list *idruns, struct err *err)
 {
     c->packs = true;
-    c->packed_seq = packed_seq;
-    return index_save_state(c->txn, ix, packed_seq, idruns, err);
+    /* A repeated attempt begins with blocks that an earlier one may have committed. */
+    c->packed_seq = packed_seq > ix->packed_seq ? packed_seq : ix->packed_seq;
+    return index_save_state(c->txn, ix, c->packed_seq, idruns, err);
 }
 
 static enum rc carry_blocks(struct carrier *c, struct index *ix, const struct place *places,
                             const struct idrun_list *idruns, struct err *err)
 {
+    /* A block is committed with its dictionary and the state: there must be room for all three. */
+    if (c->keys + 3 >= LIMIT_CATALOG_TXN_KEYS)
+        TRY(carrier_commit(c, err));
+    c->names = true;
     for (size_t i = 0; i < ix->cut_pending; i++) {
-        if (c->keys + 2 >= LIMIT_CATALOG_TXN_KEYS && c->txn != NULL && i != 0) {
+        if (c->keys + 2 >= LIMIT_CATALOG_TXN_KEYS && c->txn != NULL) {
             TRY(index_dict_carry(ix, c->txn, err));
             TRY(carry_state(c, ix, places[i].first_seq, idruns, err));
             TRY(carrier_commit(c, err));
@@ -448,8 +467,7 @@ static enum rc carry_index(struct carrier *c, struct index *ix, struct err *err)
     TRY_OUT(rc);
     /* A full catalog is noticed before blocks are written that each attempt would write again. */
     TRY_OUT(carrier_room(c, err));
-    catalog_abort(c->txn);
-    c->txn = NULL;
+    carrier_abort(c);
     TRY_OUT(write_blocks(ix, &places, err));
     TRY_OUT(carry_dead(c, ix, err));
     TRY_OUT(carry_ids(c, ix, &idruns, err));
@@ -462,9 +480,8 @@ static enum rc carry_index(struct carrier *c, struct index *ix, struct err *err)
     idruns = NULL;
 out:
     idrun_list_release(idruns);
-    catalog_abort(c->txn);
-    c->txn = NULL;
-    c->packs = false;
+    carrier_abort(c);
+    c->names = false;
     if (rc != RC_OK)
         checkpoint_undo(ix, &mark); /* K3 */
     free(places);
@@ -536,6 +553,22 @@ static void biggest_first(struct index **list, size_t n)
     qsort(list, n, sizeof(struct index *), by_id_memory);
 }
 
+/* What a failed attempt has cut (K3) is older than this checkpoint: once that is carried over, what
+ * has come since is cut, too. */
+static enum rc run_index(struct carrier *c, struct index *ix, bool seal, uint64_t head,
+                         uint64_t capacity, struct err *err)
+{
+    enum rc rc = RC_OK;
+    bool had = true;
+    while (rc == RC_OK && had) {
+        had = ix->cut;
+        if (atomic_load(&ix->deleted) || !cut(ix, seal, head, capacity, &rc))
+            return rc;
+        rc = carry_index(c, ix, err);
+    }
+    return rc;
+}
+
 enum rc checkpoint_run(struct store *store, bool seal, uint64_t until_ms, struct err *err)
 {
     struct index **list = NULL;
@@ -556,14 +589,12 @@ enum rc checkpoint_run(struct store *store, bool seal, uint64_t until_ms, struct
     else
         ws.capacity = UINT64_MAX;
     for (size_t i = 0; i < n; i++) {
-        enum rc one = RC_OK;
         struct err why = {0};
         if (until_ms != 0 && mono_ms() > until_ms) {
             all = false;
             break;
         }
-        if (!atomic_load(&list[i]->deleted) && cut(list[i], seal, head, ws.capacity, &one))
-            one = carry_index(&c, list[i], &why);
+        enum rc one = run_index(&c, list[i], seal, head, ws.capacity, &why);
         /* One that fails keeps the log, but not the others in memory; or it went away under us. */
         if (one != RC_OK && rc == RC_OK && !atomic_load(&list[i]->deleted)) {
             rc = one;
@@ -708,6 +739,7 @@ void *checkpoint_main(void *arg)
         pthread_mutex_unlock(&store->wake);
         last_ms = mono_ms();
         enum rc rc = checkpoint_run(store, flushes != NULL, 0, &err);
+        store_check_catalog(store, &err);
         if (rc != RC_OK && !complaining)
             store_event(store, 2, "checkpoint failed, will be repeated: %s", err.msg);
         else if (rc == RC_OK && complaining)

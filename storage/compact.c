@@ -28,6 +28,15 @@
 #define RETRY_MS     1000
 #define RETRY_MAX_MS 60000
 
+/* The look goes on, and is repeated (P5). */
+static void keep_failure(struct survey *survey, enum rc rc, const struct err *why)
+{
+    if (rc == RC_OK || survey->kept != RC_OK)
+        return;
+    survey->kept = rc;
+    survey->why = *why;
+}
+
 /* ---- choosing */
 
 static bool is_short(const struct survey *survey, const struct survey_item *it)
@@ -46,7 +55,8 @@ static void choose_segments(struct survey *survey, bool force)
                     s->named_bytes * 100 < s->content_bytes * LIVE_PERCENT || (force && garbage);
         unclean = unclean || garbage;
     }
-    survey->drop_tombstones = !unclean;
+    /* A segment that nothing names may have an older dead row (P2). */
+    survey->drop_tombstones = !unclean && !survey->ix->strays && !survey->ix->store->o.accept_loss;
     for (size_t i = 0; i < survey->count; i++) {
         const struct survey_item *it = &survey->item[i];
         survey->item[i].chosen =
@@ -237,6 +247,10 @@ static enum rc replace_blocks(struct step *s, size_t from, size_t to, struct err
     for (size_t i = 0; i < s->out_count; i++)
         TRY_OUT(catalog_put_block(txn, s->ix->number, &s->out[i], err));
     TRY_OUT(index_dict_carry(s->ix, txn, err));
+    /* The next segment's number (G2). Not while a cut is half carried over (ids.c, may_change): the
+     * checkpoint saves the state then. */
+    if (!s->ix->cut)
+        TRY_OUT(index_save_state(txn, s->ix, s->ix->packed_seq, s->ix->idruns, err));
     struct catalog_txn *whole = txn;
     txn = NULL;
     rc = catalog_commit(whole, err);
@@ -305,41 +319,58 @@ static bool may_remove(const struct index *ix, const struct survey_segment *s)
     return !s->removed && !writing && s->blocks == 0 && (s->has_blocks || !s->open);
 }
 
+static enum rc remove_segment(struct index *ix, const char *dir, struct survey_segment *s,
+                              struct err *err)
+{
+    char path[600];
+    if (ix->dict_next > 1) {
+        enum rc rc = index_dict_leave(ix, s->number, err);
+        if (rc == RC_CORRUPT) /* what must not get lost does not read: it stays, untouched */
+            return RC_OK;
+        if (rc != RC_OK)
+            checkpoint_abandon_segment(ix); /* the copy in it may not be synced */
+        TRY(rc);
+    }
+    s->removed = true;
+    segment_path(path, sizeof path, dir, s->number);
+    enum rc rc = io_unlink(path, err);
+    /* Not before: who reads meanwhile would have it opened again. */
+    segment_files_forget(ix->store->files, ix->number, s->number);
+    cache_forget(ix->store->cache, ix->number, s->number);
+    TRY(rc);
+    pthread_mutex_lock(&ix->table);
+    ix->segments--;
+    ix->disk_bytes = ix->disk_bytes > s->file_bytes ? ix->disk_bytes - s->file_bytes : 0;
+    pthread_mutex_unlock(&ix->table);
+    return RC_OK;
+}
+
 /* P3: those that nothing names any more, as soon as that is so: the next step needs the space.
  * Caller holds layout. */
 static void remove_segments(struct survey *survey)
 {
     struct index *ix = survey->ix;
-    char dir[512], path[600];
+    char dir[512];
     bool removed = false;
-    struct err unsynced = {0};
+    struct err why = {0};
+    enum rc rc = RC_OK;
     index_dir(ix, dir, sizeof dir);
     for (size_t i = 0; i < survey->seg_count; i++) {
-        struct survey_segment *s = &survey->seg[i];
-        struct err ignored = {0};
-        if (!may_remove(ix, s))
+        if (!may_remove(ix, &survey->seg[i]))
             continue;
-        if (ix->dict_next > 1 && index_dict_leave(ix, s->number, &ignored) != RC_OK) {
-            checkpoint_abandon_segment(ix); /* the copy in it may not be synced */
-            continue;                       /* swept, or seen by the next pass */
-        }
-        s->removed = true;
-        segment_files_forget(ix->store->files, ix->number, s->number);
-        cache_forget(ix->store->cache, ix->number, s->number);
-        segment_path(path, sizeof path, dir, s->number);
-        if (io_unlink(path, &ignored) != RC_OK) {
+        why = (struct err){0};
+        rc = remove_segment(ix, dir, &survey->seg[i], &why);
+        keep_failure(survey, rc, &why);
+        removed = removed || rc == RC_OK;
+        if (rc != RC_OK) /* swept, or seen by the next look */
             ix->strays = true;
-            continue;
-        }
-        removed = true;
-        pthread_mutex_lock(&ix->table);
-        ix->segments--;
-        ix->disk_bytes = ix->disk_bytes > s->file_bytes ? ix->disk_bytes - s->file_bytes : 0;
-        pthread_mutex_unlock(&ix->table);
     }
     /* P2 counts on their being gone for good. */
-    if (removed && io_sync_dir(dir, &unsynced) != RC_OK)
-        store_event(ix->store, 1, "%s", unsynced.msg);
+    why = (struct err){0};
+    rc = removed ? io_sync_dir(dir, &why) : RC_OK;
+    keep_failure(survey, rc, &why);
+    if (rc != RC_OK)
+        ix->strays = true;
 }
 
 /* One step over items [from, to), then the segments that it emptied. */
@@ -438,14 +469,18 @@ static void sample_gc(struct index *ix)
 }
 
 /* Strays are what the survey does not have. The statistics had them. Caller holds layout. */
-static enum rc sweep(const struct survey *survey, struct err *err)
+static void sweep(struct survey *survey)
 {
     struct index *ix = survey->ix;
+    struct err why = {0};
     uint64_t bytes = 0;
     size_t n = survey->seg_count;
     if (!ix->strays)
-        return RC_OK;
-    TRY(survey_sweep(survey, err));
+        return;
+    enum rc rc = survey_sweep(survey, &why);
+    keep_failure(survey, rc, &why);
+    if (rc != RC_OK)
+        return;
     ix->strays = false;
     bool known = ix->segment == NULL;
     for (size_t i = 0; i < n; i++) {
@@ -456,7 +491,6 @@ static enum rc sweep(const struct survey *survey, struct err *err)
     ix->segments = n + !known;
     ix->disk_bytes = bytes + (known ? 0 : segment_len(ix->segment));
     pthread_mutex_unlock(&ix->table);
-    return RC_OK;
 }
 
 /* Caller holds layout. */
@@ -466,7 +500,7 @@ static enum rc look_over(struct survey *survey, bool force, struct err *err)
     if (atomic_load(&ix->deleted) || ix->cut)
         return RC_NOT_FOUND;
     TRY(survey_load(survey, err));
-    TRY(sweep(survey, err));
+    sweep(survey);
     choose_segments(survey, force);
     choose_short(survey, force);
     /* Rows must not go back to where they are taken from. */
@@ -474,6 +508,7 @@ static enum rc look_over(struct survey *survey, bool force, struct err *err)
         if (survey->item[i].chosen && ix->segment != NULL &&
             survey->item[i].place.segment == segment_number(ix->segment))
             TRY(checkpoint_finish_segment(ix, err));
+    remove_segments(survey); /* what an earlier look has emptied and could not remove */
     return RC_OK;
 }
 
@@ -490,6 +525,10 @@ static enum rc look_and_rewrite(struct index *ix, bool force, struct err *err)
     if (rc == RC_OK)
         rc = rewrite_chosen(&survey, &steps, err);
     atomic_fetch_add(&ix->store->rewrites, steps);
+    if (rc == RC_OK && survey.kept != RC_OK) {
+        rc = survey.kept;
+        *err = survey.why;
+    }
     if (rc == RC_OK)
         looked_well(&survey, &look, force);
     survey_done(&survey);
@@ -571,13 +610,14 @@ static enum rc drop_index(struct store *store, const struct drop *drop, struct e
     char path[800];
     /* A checkpoint that had begun before the name went is over when the lock is ours. */
     pthread_mutex_lock(&store->layout);
-    segment_files_forget(store->files, drop->index_no, UINT32_MAX);
-    cache_forget(store->cache, drop->index_no, UINT32_MAX);
     enum rc rc = RC_OK;
     if (drop->dir_name[0] != 0) {
         snprintf(path, sizeof path, "%s/indices/%s", store->path, drop->dir_name);
         rc = io_remove_dir(path, err);
     }
+    /* Not before: who reads meanwhile would have them opened again. */
+    segment_files_forget(store->files, drop->index_no, UINT32_MAX);
+    cache_forget(store->cache, drop->index_no, UINT32_MAX);
     pthread_mutex_unlock(&store->layout);
     return rc == RC_OK ? drop_keys(store, drop->index_no, err) : rc;
 }
@@ -649,6 +689,7 @@ static void compact_all(struct store *store, struct flush_request *merges, bool 
         index_release(ix);
     }
     free(list);
+    store_check_catalog(store, &err);
     if (rc != RC_OK && !*complaining)
         store_event(store, 1, "compaction failed, will be repeated: %s", err.msg);
     *complaining = failing;

@@ -12,6 +12,9 @@
  * does not hold up the syncs of others for long. */
 #define WRITE_BEHIND (8 * (uint64_t)COPIER_PIECE)
 
+/* Where the disk fails, what it can still give is read in such pieces. */
+#define RETRY_BYTES 4096
+
 static uint64_t now_ns(void)
 {
     struct timespec t;
@@ -59,6 +62,30 @@ static void give_to_disk(const struct io_file *file, uint64_t from, uint64_t to)
     (void)sync_file_range(file->fd, (off_t)from, (off_t)(to - from), SYNC_FILE_RANGE_WRITE);
 }
 
+static void took(struct copier *c, const void *bytes, size_t len)
+{
+    XXH3_64bits_update(c->hash, bytes, len);
+    pace(c, len);
+}
+
+static enum rc read_piece(struct copier *c, const struct io_file *from, uint64_t at, size_t len,
+                          struct err *err)
+{
+    struct err why = {0};
+    enum rc rc = io_read_once(from, at, c->piece, len, &why);
+    if (rc != RC_OK && (rc != RC_IO || !c->zero_unreadable))
+        return err_set(err, rc, why.os_errno, "%s", why.msg);
+    for (size_t i = 0; rc != RC_OK && i < len; i += RETRY_BYTES) {
+        size_t n = len - i < RETRY_BYTES ? len - i : RETRY_BYTES;
+        if (io_read_once(from, at + i, c->piece + i, n, NULL) == RC_OK)
+            continue;
+        memset(c->piece + i, 0, n);
+        c->unreadable += n;
+    }
+    took(c, c->piece, len);
+    return RC_OK;
+}
+
 enum rc copier_copy(struct copier *c, const struct io_file *from, uint64_t len, const char *to,
                     uint64_t *hash_out, struct err *err)
 {
@@ -69,10 +96,10 @@ enum rc copier_copy(struct copier *c, const struct io_file *from, uint64_t len, 
         return rc; /* not ours to remove */
     TRY_OUT(rc);
     copier_begin(c);
+    c->unreadable = 0;
     for (uint64_t at = 0; at < len;) {
         size_t n = len - at < COPIER_PIECE ? (size_t)(len - at) : COPIER_PIECE;
-        TRY_OUT(copier_read(c, from, at, c->piece, n, err));
-        c->verified -= n;
+        TRY_OUT(read_piece(c, from, at, n, err));
         TRY_OUT(io_write(&file, at, c->piece, n, err));
         at += n;
         c->copied += n;
@@ -100,9 +127,8 @@ enum rc copier_read(struct copier *c, const struct io_file *file, uint64_t at, v
                     size_t len, struct err *err)
 {
     TRY(io_read_once(file, at, dst, len, err));
-    XXH3_64bits_update(c->hash, dst, len);
     c->verified += len;
-    pace(c, len);
+    took(c, dst, len);
     return RC_OK;
 }
 

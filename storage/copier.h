@@ -13,6 +13,8 @@ struct copier {
     uint64_t paced;          /* … and bytes since */
     uint64_t copied;         /* bytes written */
     uint64_t verified;       /* bytes read back */
+    bool zero_unreadable;    /* copy zeros for what the disk does not give, … */
+    uint64_t unreadable;     /* … these bytes, of the last copy */
     uint8_t *piece;          /* COPIER_PIECE bytes */
     void *hash;              /* state of XXH3 */
     void (*tick)(void *arg); /* now and then; may be NULL */
@@ -25,7 +27,8 @@ MUST_CHECK enum rc copier_init(struct copier *c, uint64_t rate, struct err *err)
 void copier_done(struct copier *c);
 
 /* The first len bytes of a file into a new one, synced; its directory is not. On failure the new
- * one is removed. RC_EXISTS, RC_FULL, RC_CORRUPT (the source ends early). */
+ * one is removed. The hash is of what was read. RC_EXISTS, RC_FULL, RC_CORRUPT (the source ends
+ * early). */
 MUST_CHECK enum rc copier_copy(struct copier *c, const struct io_file *from, uint64_t len,
                                const char *to, uint64_t *hash_out, struct err *err);
 

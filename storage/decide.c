@@ -67,6 +67,8 @@ static enum rc prepare_item(struct txn *txn, struct index *ix, struct row_reader
     plan->old_live = false;
     plan->elsewhere = false;
     enum rc rc = index_find(reader, ix, item->id, plan->hash, &row, &err);
+    if (atomic_load(&ix->deleted))
+        return RC_OK; /* that will be said of the item when it is decided */
     if (rc == RC_OK)
         plan_old(plan, item, &row);
     else if (rc != RC_NOT_FOUND) {
@@ -101,7 +103,7 @@ static int by_hash(const void *a, const void *b)
     return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-static enum rc look_deep(struct txn *txn, struct touch *touch)
+enum rc touch_look(struct txn *txn, struct touch *touch)
 {
     size_t n = 0, all = touch->to - touch->from;
     struct hashed *list = malloc((all + 1) * sizeof *list);
@@ -563,7 +565,6 @@ enum rc touch_decide(struct txn *txn, struct touch *touch)
     size_t items_max = txn->keyed ? LIMIT_DECIDE_ITEMS : LIMIT_DECIDE_MADE;
     size_t bytes_max = txn->keyed ? LIMIT_DECIDE_BYTES : index_block_target(touch->index);
     touch->open_first = SEQ_NONE;
-    TRY(look_deep(txn, touch));
     for (size_t from = touch->from; from < touch->to;) {
         size_t to = from, bytes = 0, next = from;
         while (to < touch->to && to - from < items_max && bytes < bytes_max)

@@ -94,10 +94,29 @@ static enum rc read_copy(struct index *index, const struct dict_copy *s, bool no
     return rc;
 }
 
+/* From any copy that the catalog names. */
+static enum rc find_copy(struct index *index, uint32_t number, bool nowait, struct dict **out,
+                         struct err *err)
+{
+    struct copies c = {.number = number};
+    TRY(index_dict_each(index, search_copy, &c, err));
+    if (c.found == 0)
+        return err_set(err, RC_CORRUPT, 0, "index %s: dictionary %u is missing", index->name,
+                       number);
+    enum rc rc = RC_CORRUPT;
+    for (size_t i = 0; i < COPIES_TRIED && i < c.found && rc != RC_OK && rc != RC_AGAIN; i++) {
+        struct err why = {0};
+        rc = read_copy(index, &c.last[(c.found - 1 - i) % COPIES_TRIED], nowait, out, &why);
+        if (rc != RC_OK && err != NULL)
+            *err = why;
+    }
+    return rc;
+}
+
 enum rc index_dict(struct index *index, uint32_t number, bool nowait, struct dict **out,
                    struct err *err)
 {
-    struct copies c = {.number = number};
+    struct dict *dict = NULL;
     *out = NULL;
     if (number == 0)
         return RC_OK;
@@ -107,20 +126,14 @@ enum rc index_dict(struct index *index, uint32_t number, bool nowait, struct dic
     pthread_mutex_unlock(&index->table);
     if (*out != NULL)
         return RC_OK;
-    TRY(index_dict_each(index, search_copy, &c, err));
-    if (c.found == 0)
-        return err_set(err, RC_CORRUPT, 0, "index %s: dictionary %u is missing", index->name,
-                       number);
-    struct dict *dict = NULL;
-    enum rc rc = RC_CORRUPT;
-    for (size_t i = 0; i < COPIES_TRIED && i < c.found && rc != RC_OK && rc != RC_AGAIN; i++) {
-        struct err why = {0};
-        rc = read_copy(index, &c.last[(c.found - 1 - i) % COPIES_TRIED], nowait, &dict, &why);
-        if (rc != RC_OK && err != NULL)
-            *err = why;
+    /* All copies may have gone with their segments since they were looked up: then others came. */
+    enum rc rc = find_copy(index, number, nowait, &dict, err);
+    if (rc == RC_CORRUPT) {
+        if (err != NULL)
+            *err = (struct err){0};
+        rc = find_copy(index, number, nowait, &dict, err);
     }
-    if (rc != RC_OK)
-        return rc;
+    TRY(rc);
     if (err != NULL)
         *err = (struct err){0};
     *out = index_dict_learn(index, dict);
@@ -303,16 +316,25 @@ static bool is_needed(struct index *index, uint32_t number)
     return needed;
 }
 
-/* Copies of what has its last one in the segment, and is needed, in the one being written. */
-static enum rc save_last(struct index *index, const struct leaving *l, struct err *err)
+/* Copies of what has its last one in the segment, and is needed, in the one being written. Nothing
+ * is written before all of them have been read. */
+static enum rc save_last(struct index *index, struct leaving *l, struct err *err)
 {
     struct segment_writer *w = NULL;
+    size_t last = 0;
     for (size_t i = 0; i < l->inside.len; i += 4) {
+        struct dict *dict = NULL;
         uint32_t number = get_u32(l->inside.ptr + i);
         if (has_number(buf_slice(&l->outside), number) || !is_needed(index, number))
             continue;
+        TRY(index_dict(index, number, false, &dict, err));
+        dict_release(dict);
+        put_u32(l->inside.ptr + last, number);
+        last += 4;
+    }
+    for (size_t i = 0; i < last; i += 4) {
         TRY(checkpoint_segment(index, &w, err));
-        TRY(index_dict_to_segment(index, w, number, err));
+        TRY(index_dict_to_segment(index, w, get_u32(l->inside.ptr + i), err));
     }
     return w == NULL ? RC_OK : segment_sync(w, err);
 }

@@ -261,7 +261,7 @@ struct store {
     pthread_t checkpoint_thread, compact_thread;
     struct scrub *scrub; /* NULL: off */
     bool threads_started;
-    atomic_bool failed; /* the log is dead */
+    atomic_bool failed; /* the log or the catalog is dead */
     atomic_uint_fast64_t checkpoints, checkpoint_failures, rewrites;
     atomic_size_t packs;                /* background packing that is queued or running */
     atomic_uint_fast64_t pending_bytes; /* in memory, to be written to segments */
@@ -506,8 +506,10 @@ MUST_CHECK enum rc store_all(struct store *store, struct index ***list_out, size
 MUST_CHECK enum rc store_save_node(struct catalog_txn *txn, struct store *store,
                                    const struct wal_start *start, struct err *err);
 void store_event(struct store *store, int severity, const char *fmt, ...) PRINTF_LIKE(3, 4);
-void store_fail(struct store *store, const char *text); /* the log is dead: once */
-void store_dirty(struct store *store);                  /* something to carry over */
+void store_fail(struct store *store, const char *text); /* the log or the catalog is dead: once */
+/* Was that what failed? (C1 in catalog.h) Checkpoints come often enough to find out. */
+void store_check_catalog(struct store *store, const struct err *err);
+void store_dirty(struct store *store); /* something to carry over */
 uint64_t mono_ms(void);
 
 #endif

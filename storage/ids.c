@@ -229,8 +229,8 @@ enum rc idrun_write(const struct idrun_entry *entries, size_t count, uint8_t bit
 
 struct merge {
     struct index *index;
-    struct catalog_txn *txn;
     size_t keys;
+    struct buf pieces; /* read and merged, to be written: number and length (u32 each), bytes */
     struct idrun in[64];
     size_t in_count;
     struct idrun other[64]; /* runs that are not merged, which may have older entries … */
@@ -418,26 +418,47 @@ static enum rc drop_gone(struct merge *m, struct err *err)
     return RC_OK;
 }
 
-static enum rc merge_put(void *arg, uint32_t piece, struct slice value, struct err *err)
+static enum rc keep_piece(void *arg, uint32_t piece, struct slice value, struct err *err)
 {
     struct merge *m = arg;
+    uint8_t head[8];
+    put_u32(head, piece);
+    put_u32(head + 4, (uint32_t)value.len);
+    buf_put(&m->pieces, head, sizeof head);
+    buf_put_slice(&m->pieces, value);
     m->keys += PIECE_KEYS;
     m->piece_bytes += value.len;
-    return catalog_put_piece(m->txn, m->index->number, m->out.number, piece, value, err);
+    return m->pieces.failed ? err_set(err, RC_NOMEM, 0, "no memory to merge id runs") : RC_OK;
 }
 
-static enum rc move_range(struct merge *m, uint32_t range, struct err *err)
+/* A range of the new run. It takes blocks from disk: not within a transaction, which would keep all
+ * other writers of the catalog waiting. */
+static enum rc read_range(struct merge *m, uint32_t range, struct err *err)
 {
     TRY(load_range(m, range, err));
     idrun_sort(m->entry, m->count);
     TRY(drop_gone(m, err));
     m->written += m->count;
-    TRY(idrun_write(m->entry, m->count, m->out.bits, merge_put, m, err));
+    for (size_t i = 0; i < m->in_count; i++)
+        m->keys += (size_t)1 << (m->in[i].bits - m->bits_min);
+    return idrun_write(m->entry, m->count, m->out.bits, keep_piece, m, err);
+}
+
+/* What was read of ranges [from, to) moves to the new run. */
+static enum rc move_ranges(struct merge *m, struct catalog_txn *txn, uint32_t from, uint32_t to,
+                           struct err *err)
+{
+    uint32_t index_no = m->index->number;
+    for (size_t at = 0; at < m->pieces.len;) {
+        const uint8_t *p = m->pieces.ptr + at;
+        struct slice value = slice_of(p + 8, get_u32(p + 4));
+        TRY(catalog_put_piece(txn, index_no, m->out.number, get_u32(p), value, err));
+        at += 8 + value.len;
+    }
     for (size_t i = 0; i < m->in_count; i++) {
         uint32_t wide = 1u << (m->in[i].bits - m->bits_min);
-        for (uint32_t k = 0; k < wide; k++, m->keys++)
-            TRY(catalog_delete_piece(m->txn, m->index->number, m->in[i].number, range * wide + k,
-                                     err));
+        for (uint32_t piece = from * wide; piece != to * wide; piece++)
+            TRY(catalog_delete_piece(txn, index_no, m->in[i].number, piece, err));
     }
     return RC_OK;
 }
@@ -506,28 +527,30 @@ static void take_back(struct merge *m)
     pthread_mutex_unlock(&ix->store->layout);
 }
 
-/* Move ranges until the transaction is full. */
+/* Move as many ranges as a transaction takes. Layout, which the caller holds, keeps what was read
+ * true until it is committed. */
 static enum rc merge_step(struct merge *m, uint32_t *range, struct err *err)
 {
-    enum rc rc = catalog_begin(m->index->store->catalog, &m->txn, err);
-    TRY_OUT(rc);
+    struct catalog_txn *txn = NULL;
+    uint32_t to = *range;
     m->keys = 0;
     m->piece_bytes = 0;
-    while (*range < 1u << m->bits_min && m->keys < LIMIT_CATALOG_TXN_KEYS) {
-        TRY_OUT(move_range(m, *range, err));
-        ++*range;
+    m->pieces.len = 0;
+    for (; to < 1u << m->bits_min && m->keys < LIMIT_CATALOG_TXN_KEYS; to++)
+        TRY(read_range(m, to, err));
+    TRY(catalog_begin(m->index->store->catalog, &txn, err));
+    enum rc rc = move_ranges(m, txn, *range, to, err);
+    if (rc != RC_OK) {
+        catalog_abort(txn);
+        return rc;
     }
-    struct catalog_txn *txn = m->txn;
-    m->txn = NULL;
-    TRY_OUT(catalog_commit(txn, err));
+    TRY(catalog_commit(txn, err));
+    *range = to;
     atomic_fetch_add(&m->index->ids_merged_bytes, m->piece_bytes);
     pthread_mutex_lock(&m->index->table);
     m->index->ids_epoch++;
     pthread_mutex_unlock(&m->index->table);
-out:
-    catalog_abort(m->txn);
-    m->txn = NULL;
-    return rc;
+    return RC_OK;
 }
 
 /* Has the index rows that are dead or gone, and how many are live? */
@@ -584,6 +607,7 @@ enum rc index_merge_ids(struct index *index, bool force, struct err *err)
         rc = may_change(index) ? change_list(m, true, err) : RC_NOT_FOUND;
         pthread_mutex_unlock(&index->store->layout);
     }
+    buf_done(&m->pieces);
     free(m->entry);
     free(m);
     return rc == RC_NOT_FOUND ? RC_OK : rc;

@@ -614,8 +614,11 @@ uint64_t index_hash(const struct index *index, struct slice id)
 
 void index_count_ids_locked(struct index *index)
 {
-    size_t now = idmap_memory(&index->ids) + seqset_memory(&index->dead) +
-                 seqset_memory(&index->dead_frozen);
+    /* No checkpoint takes those of a deleted one, and it goes with its last reference. */
+    size_t now = atomic_load(&index->deleted)
+                     ? 0
+                     : idmap_memory(&index->ids) + seqset_memory(&index->dead) +
+                           seqset_memory(&index->dead_frozen);
     atomic_fetch_add(&index->store->id_memory, now - index->id_memory); /* wraps when it is less */
     index->id_memory = now;
 }

@@ -157,6 +157,9 @@ enum rc io_read_disk(const struct io_file *file, uint64_t at, size_t len, struct
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EINVAL) { /* alignment is not all that this file system wants */
+            int flags = fcntl(file->fd, F_GETFL);
+            if (flags >= 0)
+                (void)fcntl(file->fd, F_SETFL, flags & ~O_DIRECT);
             TRY(io_read_once(file, from, space->ptr, want, err));
             break;
         }

@@ -103,6 +103,13 @@ static enum rc open_record(struct row_reader *r, struct index *index, struct sli
     return rc;
 }
 
+/* The files of a deleted index go before the catalog forgets what stood in them: what cannot be
+ * read then is not damaged. */
+static bool gone_with_index(const struct index *index, enum rc rc)
+{
+    return rc != RC_OK && rc != RC_AGAIN && rc != RC_NOMEM && atomic_load(&index->deleted);
+}
+
 static enum rc pin_memory(struct row_reader *r, struct index *index, uint64_t seq, bool next,
                           struct err *err)
 {
@@ -125,6 +132,8 @@ static enum rc pin_memory(struct row_reader *r, struct index *index, uint64_t se
         rc = open_record(r, index, buf_slice(&p->record), p->first_seq, &block, err);
         if (rc == RC_OK)
             rc = pin_opened(r, &key, block);
+        else if (gone_with_index(index, rc)) /* its dictionary */
+            rc = RC_NOT_FOUND;
     }
     if (rc == RC_OK)
         pin_block(r, index, p->first_seq, p->last_seq);
@@ -183,12 +192,14 @@ static enum rc pin_disk(struct row_reader *r, struct index *index, uint64_t seq,
                         struct err *err)
 {
     struct place place, before;
-    enum rc rc = next_place(index, seq, next, &place, err);
-    for (int tries = 0; rc == RC_OK && tries < MOVED_MAX; tries++) {
+    TRY(next_place(index, seq, next, &place, err));
+    for (int tries = 0; tries < MOVED_MAX; tries++) {
         struct err why = {0};
-        rc = pin_place(r, index, &place, &why);
+        enum rc rc = pin_place(r, index, &place, &why);
         if (rc == RC_OK || rc == RC_AGAIN || rc == RC_NOMEM)
             return rc;
+        if (gone_with_index(index, rc))
+            return RC_NOT_FOUND;
         before = place;
         struct err again = {0};
         if (next_place(index, seq, next, &place, &again) != RC_OK || same_place(&before, &place)) {
@@ -196,9 +207,9 @@ static enum rc pin_disk(struct row_reader *r, struct index *index, uint64_t seq,
                 *err = why;
             return rc;
         }
-        rc = RC_OK;
     }
-    return rc;
+    return err_set(err, RC_BUSY, 0, "index %s: a block was moved %d times while it was read",
+                   index->name, MOVED_MAX);
 }
 
 enum rc row_reader_seek(struct row_reader *reader, struct index *index, uint64_t seq,

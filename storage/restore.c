@@ -205,12 +205,19 @@ static enum rc copy_all(struct restore *r, struct err *err)
     return io_sync_dir(to, err);
 }
 
-static enum rc check_target(struct restore *r, struct err *err)
+static enum rc check_target(struct restore *r, int *fd_out, struct err *err)
 {
     size_t others = 0;
+    TRY(io_mkdir(r->o->path_data, err));
+    *fd_out = open(r->o->path_data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd_out < 0)
+        return err_set(err, RC_IO, errno, "cannot open %.150s: %s", r->o->path_data,
+                       strerror(errno));
+    if (flock(*fd_out, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return err_set(err, RC_BUSY, errno, "%.200s: another backup or restore is at work there",
+                       r->o->path_data);
     enum rc rc = io_list(r->o->path_data, count_name, &others, err);
-    if (rc != RC_OK && rc != RC_NOT_FOUND)
-        return rc;
+    TRY(rc);
     r->ours = others == 0;
     return r->ours ? RC_OK
                    : err_set(err, RC_INVALID, 0,
@@ -222,7 +229,7 @@ enum rc restore_run(const struct restore_options *options, struct restore_result
                     struct err *err)
 {
     struct restore r = {.o = options, .told_ms = mono_ms()};
-    int fd = -1;
+    int fd = -1, target_fd = -1;
     enum rc rc = RC_OK;
     if (strlen(options->backup) >= DIR_BYTES || strlen(options->path_data) >= DIR_BYTES)
         return err_set(err, RC_INVALID, 0, "a directory's name is longer than %d bytes",
@@ -231,7 +238,7 @@ enum rc restore_run(const struct restore_options *options, struct restore_result
     r.copier.tick = tell_progress;
     r.copier.arg = &r;
     TRY_OUT(open_backup(&r, &fd, err));
-    TRY_OUT(check_target(&r, err));
+    TRY_OUT(check_target(&r, &target_fd, err));
     TRY_OUT(copy_all(&r, err));
     *out = r.result;
 out:
@@ -241,5 +248,7 @@ out:
     copier_done(&r.copier);
     if (fd >= 0)
         close(fd);
+    if (target_fd >= 0)
+        close(target_fd);
     return rc;
 }

@@ -93,6 +93,12 @@ static enum rc read_record(struct scrub *s, struct index *ix, uint32_t segment, 
     return io_read_disk(&s->file, at, len, &s->space, out, err);
 }
 
+/* Neither memory nor a free descriptor: that says nothing about the data. */
+static bool no_means(enum rc rc, const struct err *why)
+{
+    return rc == RC_NOMEM || why->os_errno == EMFILE || why->os_errno == ENFILE;
+}
+
 /* Told, and counted: what the last whole pass found, or this one if that is more. */
 static void found(struct index *ix, uint32_t segment, uint64_t at, const char *what,
                   uint64_t number, const struct err *why)
@@ -108,12 +114,8 @@ static enum rc check_block_at(struct scrub *s, struct index *ix, const struct pl
                               struct err *err)
 {
     const uint8_t *record;
-    struct block_header head;
     TRY(read_record(s, ix, p->segment, p->at, p->len, &record, err));
-    TRY(block_check(slice_of(record, p->len), ix->number, p->first_seq, &head, err));
-    if (head.rows != p->rows || head.record_len != p->len)
-        return err_set(err, RC_CORRUPT, 0, "not the block that the catalog names");
-    return RC_OK;
+    return segment_check_block(slice_of(record, p->len), ix->number, p, err);
 }
 
 static void scrub_block(struct scrub *s, struct index *ix, const struct place *p)
@@ -121,8 +123,10 @@ static void scrub_block(struct scrub *s, struct index *ix, const struct place *p
     struct err why = {0}, ignored = {0};
     struct place now;
     enum rc rc = check_block_at(s, ix, p, &why);
+    if (no_means(rc, &why))
+        return;
     atomic_fetch_add(&ix->scrub.bytes, p->len);
-    if (rc == RC_OK || rc == RC_NOMEM)
+    if (rc == RC_OK)
         return;
     close_file(s);
     rc = catalog_find_block(ix->store->catalog, ix->number, p->first_seq, &now, &ignored);
@@ -181,8 +185,10 @@ static bool scrub_dicts(struct scrub *s, struct index *ix)
         enum rc rc = read_record(s, ix, c->segment, c->at, c->len, &record, &why);
         if (rc == RC_OK)
             rc = segment_check_dict(slice_of(record, c->len), ix->number, c->number, &bytes, &why);
-        atomic_fetch_add(&ix->scrub.bytes, c->len);
-        if (rc != RC_OK && rc != RC_NOMEM) {
+        bool read = !no_means(rc, &why);
+        if (read)
+            atomic_fetch_add(&ix->scrub.bytes, c->len);
+        if (rc != RC_OK && read) {
             close_file(s);
             if (still_named(ix, c) && !atomic_load(&ix->deleted))
                 found(ix, c->segment, c->at, "dictionary", c->number, &why);
@@ -228,7 +234,7 @@ static bool at_end(struct index_scrub *p)
         return true;
     p->wrapped = true;
     p->from = 0;
-    return p->start == 0;
+    return false;
 }
 
 /* False: stop. *turn_io: bytes that are left of it. */
@@ -267,7 +273,11 @@ static bool turn(struct scrub *s, struct index *ix)
         size_t n = 0;
         enum rc rc = catalog_list_blocks(ix->store->catalog, ix->number, p->from, list, LIST_BLOCKS,
                                          &n, &why);
-        if (rc != RC_OK && rc != RC_NOMEM) {
+        if (rc == RC_NOMEM || rc == RC_BUSY) { /* the pass goes on with the next turn */
+            go_on = wait_until(s, now_ns() + LOOK_MS * 1000000ull);
+            break;
+        }
+        if (rc != RC_OK) {
             p->found++;
             if (p->found > atomic_load(&p->damaged))
                 atomic_store(&p->damaged, p->found);

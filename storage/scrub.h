@@ -6,11 +6,14 @@
  *   U1  nothing is held while a block is read: no lock, no transaction, no place in the cache of
  *       blocks, no room in the page cache where the file system lets (io_read_disk).
  *   U2  a block that does not verify is looked up again: if compaction has moved it meanwhile, it
- * is no damage. The same rule as that of a get (read.c). U3  indices take turns of
- * SCRUB_TURN_BYTES, each going on where it was; the first pass of a life begins at a random place
- * of each, so that what is read does not depend on how often the daemon is started. U4  of an index
- * a pass begins storage.scrub.interval after the last one began, at the earliest; all together read
- * storage.scrub.rate bytes a second at most. Thread and reads have the lowest priority.
+ *       is no damage. The same rule as that of a get (read.c). Nor is it one when there is no
+ *       memory or no descriptor to read it: it is left for the next pass.
+ *   U3  indices take turns of SCRUB_TURN_BYTES, each going on where it was; the first pass of a
+ *       life begins at a random place of each, so that what is read does not depend on how often
+ *       the daemon is started.
+ *   U4  of an index a pass begins storage.scrub.interval after the last one began, at the earliest;
+ *       all together read storage.scrub.rate bytes a second at most. Thread and reads have the
+ *       lowest priority.
  *
  * A damaged block is an event (severity error) in each pass that meets it, and counts in the
  * statistics of its index. Nothing is repaired: gets of its documents say what is damaged. */

@@ -8,6 +8,7 @@
 
 #include "config/limits.h"
 #include "storage/bytes.h"
+#include "storage/catalog.h"
 #include "storage/io.h"
 
 #include <errno.h>
@@ -225,6 +226,32 @@ enum rc segment_check_dict(struct slice record, uint32_t index_no, uint32_t numb
                        "index %u: dictionary %u: format version %u is unknown to this release",
                        index_no, number, p[4]);
     *bytes_out = slice_of(p + HEADER_BYTES, get_u32(p + 16));
+    return RC_OK;
+}
+
+enum rc segment_check_block(struct slice record, uint32_t index_no, const struct place *place,
+                            struct err *err)
+{
+    struct block_header head;
+    TRY(block_check(record, index_no, place->first_seq, &head, err));
+    return head.rows == place->rows && head.record_len == place->len
+               ? RC_OK
+               : err_set(err, RC_CORRUPT, 0, "not the block that the catalog names");
+}
+
+enum rc segment_table_at(const struct io_file *file, uint64_t size, uint32_t number,
+                         uint64_t *at_out, struct err *err)
+{
+    uint8_t raw[HEADER_BYTES];
+    *at_out = 0;
+    if (size < 2 * HEADER_BYTES || size % BLOCK_ALIGN != 0)
+        return RC_OK;
+    TRY(io_read(file, size - HEADER_BYTES, raw, sizeof raw, err));
+    uint64_t at = get_u64(raw + 16);
+    uint64_t table = align_up((size_t)get_u32(raw + 8) * ENTRY_BYTES, BLOCK_ALIGN);
+    if (memcmp(raw, "SFTR", 4) == 0 && get_u32(raw + 12) == number &&
+        at + table + HEADER_BYTES == size)
+        *at_out = at;
     return RC_OK;
 }
 

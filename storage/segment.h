@@ -4,10 +4,13 @@
  *
  *   G1  bytes that the catalog does not name mean nothing. What a failed attempt appended is cut
  *       off; after a crash it stays, as garbage that rewriting counts, and nothing is appended to
- * it. G2  segment numbers of an index are never used twice. G3  records start on BLOCK_ALIGN, so
- * that a scan finds the next one behind damage. G4  nothing outside segment.c assumes a local file:
- * readers ask for (segment, offset, length). Writing: one thread (checkpoints or rewriting) per
- * segment. Reading: any thread. */
+ *       it.
+ *   G2  a number that a catalog has named is not used again for another segment, not after a crash
+ *       either: the next free one is saved with whatever names blocks. One that no catalog has
+ *       named may come again.
+ *   G3  records start on BLOCK_ALIGN, so that a scan finds the next one behind damage.
+ *   G4  nothing outside segment.c assumes a local file: readers ask for (segment, offset, length).
+ * Writing: one thread (checkpoints or rewriting) per segment. Reading: any thread. */
 #ifndef STOWD_SEGMENT_H
 #define STOWD_SEGMENT_H
 
@@ -53,6 +56,15 @@ bool segment_has_dict(const struct segment_writer *w, uint32_t number);
 /* Verify a dictionary's record; *bytes_out lies in it. */
 MUST_CHECK enum rc segment_check_dict(struct slice record, uint32_t index_no, uint32_t number,
                                       struct slice *bytes_out, struct err *err);
+/* Verify a block's record (B2), and that it is the one that the catalog names at that place. */
+struct place;
+MUST_CHECK enum rc segment_check_block(struct slice record, uint32_t index_no,
+                                       const struct place *place, struct err *err);
+/* Where the block table begins in a file of so many bytes that ends in the footer of that number;
+ * 0: it has none. Its checksum is not verified. */
+struct io_file;
+MUST_CHECK enum rc segment_table_at(const struct io_file *file, uint64_t size, uint32_t number,
+                                    uint64_t *at_out, struct err *err);
 /* Make all that was appended durable, and the first time the entry in dir too (IO2). */
 MUST_CHECK enum rc segment_sync(struct segment_writer *w, struct err *err);
 /* Write the footer; the segment takes no more records. Sync afterwards. */

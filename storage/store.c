@@ -57,6 +57,12 @@ void store_fail(struct store *store, const char *text)
         store->o.fatal(store->o.arg, text);
 }
 
+void store_check_catalog(struct store *store, const struct err *err)
+{
+    if (err->rc != RC_OK && err->os_errno == CATALOG_LOST)
+        store_fail(store, err->msg);
+}
+
 void store_dirty(struct store *store)
 {
     pthread_mutex_lock(&store->wake);
@@ -537,6 +543,7 @@ static enum rc create_on_disk(struct store *store, const struct index_create *cr
     uint8_t uuid[16];
     uint32_t number = 0;
     char dir[512];
+    bool named = false; /* the catalog may name it */
     store_random(uuid, sizeof uuid);
     enum rc rc = catalog_begin(store->catalog, &txn, err);
     TRY_OUT(rc);
@@ -560,17 +567,20 @@ static enum rc create_on_disk(struct store *store, const struct index_create *cr
     TRY_OUT(index_save_state(txn, ix, 0, NULL, err));
     struct catalog_txn *whole = txn;
     txn = NULL;
-    TRY_OUT(catalog_commit(whole, err));
+    rc = catalog_commit(whole, err);
+    named = rc != RC_FULL;
+    TRY_OUT(rc);
     *out = ix;
     ix = NULL;
 out:
     catalog_abort(txn);
-    if (ix != NULL) {
+    if (ix != NULL && !named) {
         struct err ignored = {0};
         index_dir(ix, dir, sizeof dir);
         (void)!io_remove_dir(dir, &ignored);
-        index_release(ix);
     }
+    if (ix != NULL)
+        index_release(ix);
     return rc;
 }
 
@@ -639,6 +649,9 @@ enum rc store_index_delete(struct store *store, struct index *index, struct err 
         rc = delete_in_catalog(store, index, err);
     if (rc == RC_OK) {
         atomic_store(&index->deleted, true);
+        pthread_mutex_lock(&index->table);
+        index_count_ids_locked(index);
+        pthread_mutex_unlock(&index->table);
         metadata_changed(store);
         memmove(store->indices + at, store->indices + at + 1,
                 (store->index_count - at - 1) * sizeof(struct index *));

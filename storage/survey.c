@@ -164,6 +164,8 @@ enum rc survey_load(struct survey *survey, struct err *err)
 struct stray {
     const struct survey *survey;
     bool removed;
+    enum rc rc; /* the first failure */
+    struct err *err;
 };
 
 static void remove_stray(const char *name, void *arg)
@@ -171,7 +173,6 @@ static void remove_stray(const char *name, void *arg)
     struct stray *stray = arg;
     const struct survey *survey = stray->survey;
     struct index *ix = survey->ix;
-    struct err ignored = {0};
     uint32_t number;
     char dir[512], path[600];
     if (!segment_parse_name(name, &number) ||
@@ -182,8 +183,9 @@ static void remove_stray(const char *name, void *arg)
             return;
     index_dir(ix, dir, sizeof dir);
     segment_path(path, sizeof path, dir, number);
-    if (io_unlink(path, &ignored) == RC_OK)
-        stray->removed = true;
+    enum rc rc = io_unlink(path, stray->rc == RC_OK ? stray->err : NULL);
+    stray->removed = stray->removed || rc == RC_OK;
+    stray->rc = stray->rc == RC_OK ? rc : stray->rc;
 }
 
 /* Segments that nothing names are what a crash left of a checkpoint or of compaction, or a failed
@@ -192,7 +194,8 @@ static void remove_stray(const char *name, void *arg)
 enum rc survey_sweep(const struct survey *survey, struct err *err)
 {
     struct index *ix = survey->ix;
-    struct stray stray = {survey, false};
+    /* Where there are said to be strays, some may have gone, but not for good: sync. */
+    struct stray stray = {survey, ix->strays, RC_OK, err};
     char dir[512];
     if (ix->store->o.accept_loss)
         return RC_OK;
@@ -201,7 +204,8 @@ enum rc survey_sweep(const struct survey *survey, struct err *err)
     if (rc == RC_NOT_FOUND)
         return RC_OK; /* gone with its directory: a get will say so */
     TRY(rc);
-    return stray.removed ? io_sync_dir(dir, err) : RC_OK;
+    rc = stray.removed ? io_sync_dir(dir, stray.rc == RC_OK ? err : NULL) : RC_OK;
+    return stray.rc != RC_OK ? stray.rc : rc;
 }
 
 enum rc index_recount(struct index *index, struct err *err)
@@ -209,8 +213,8 @@ enum rc index_recount(struct index *index, struct err *err)
     struct survey survey = {.ix = index};
     uint64_t dead = 0;
     enum rc rc = survey_load(&survey, err);
-    if (rc == RC_OK)
-        rc = survey_sweep(&survey, err);
+    if (rc == RC_OK && survey_sweep(&survey, NULL) != RC_OK)
+        index->strays = true; /* compaction tries again, and says why it cannot */
     if (rc == RC_OK) {
         pthread_mutex_lock(&index->table);
         index->rows_total = index->raw_bytes = index->block_bytes = index->short_blocks = 0;

@@ -34,6 +34,8 @@ struct survey {
     uint32_t dict_bytes; /* of a copy of the current dictionary */
     bool drop_tombstones;
     uint64_t dropped; /* rows */
+    enum rc kept;     /* the first failure that did not end the look … */
+    struct err why;   /* … and its text */
 };
 
 /* All blocks of the index with their dead rows, and their segments. RC_CORRUPT when rows are
@@ -43,7 +45,7 @@ void survey_done(struct survey *survey);
 /* The segment of that number, made when the survey has none; NULL: no memory. */
 struct survey_segment *survey_segment(struct survey *survey, uint32_t number);
 /* Remove the files of segments that nothing names (strays); after a start that accepted losses they
- * are kept. */
+ * are kept. One that cannot be removed does not keep the others; the first failure is returned. */
 MUST_CHECK enum rc survey_sweep(const struct survey *survey, struct err *err);
 
 #endif

@@ -335,8 +335,6 @@ static enum rc settle(struct trial *t, uint32_t number, struct err *err)
     struct index *ix = t->ix;
     struct dict_judgement judged = {t->outcome, 2 * t->raw}, before;
     enum rc rc = RC_OK;
-    if (t->best != NULL)
-        dict_release(index_dict_learn(ix, dict_retain(t->best)));
     pthread_mutex_lock(&ix->store->layout);
     pthread_mutex_lock(&ix->table);
     before = ix->dict_judged;
@@ -349,6 +347,9 @@ static enum rc settle(struct trial *t, uint32_t number, struct err *err)
     if (!busy && t->best != NULL)
         ix->dict_next = number + 1;
     pthread_mutex_unlock(&ix->table);
+    /* Under a number that is given for good: a later try has another one. */
+    if (!busy && t->best != NULL)
+        dict_release(index_dict_learn(ix, dict_retain(t->best)));
     if (busy)
         rc = RC_AGAIN;
     else

@@ -69,6 +69,9 @@ struct txn {
     struct err err;
 };
 
+/* Ask the runs of the id index for the ids of a touch. What may fail here must not do so between
+ * two touches: it comes for all of them before the first is decided. */
+MUST_CHECK enum rc touch_look(struct txn *txn, struct touch *touch);
 /* Run all items of a touch. Fails only where nothing of it was applied or the store is lost. */
 MUST_CHECK enum rc touch_decide(struct txn *txn, struct touch *touch);
 

@@ -80,8 +80,9 @@ MUST_CHECK enum rc wal_replay(const char *dir, const struct wal_start *start, bo
 /* Copy the batches from start on, each verified, to the same positions of the ring in to_dir (which
  * has no files yet; they may end early), while another process may be writing. What was whole when
  * the call began is copied, provided that nothing of it was overwritten meanwhile: the caller looks
- * afterwards whether the catalog's start is still at or before *end_out (W5).
- *   errors  RC_BUSY (more than one lap), RC_CORRUPT (W6, or overwritten), RC_IO, RC_FULL */
+ * afterwards whether the catalog's start is still at or before *end_out (W5). The copy is synced
+ * and not read back: wal_replay does that, and must end at *end_out. errors  RC_BUSY (more than one
+ * lap), RC_CORRUPT (W6, or overwritten), RC_IO, RC_FULL */
 MUST_CHECK enum rc wal_copy(const char *dir, const struct wal_start *start, const char *to_dir,
                             struct wal_start *end_out, struct err *err);
 

@@ -5,6 +5,7 @@
 #include "storage/codec.h"
 #include "storage/wal_ring.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
@@ -261,8 +262,11 @@ enum rc wal_copy(const char *dir, const struct wal_start *start, const char *to_
     if (rc != RC_OK)
         (void)err_set(err, rc, why.os_errno, "%s", why.msg);
     for (size_t i = 0; rc == RC_OK && i < WAL_FILES_MAX; i++)
-        if (to.files[i].fd >= 0)
+        if (to.files[i].fd >= 0) {
             rc = io_sync(&to.files[i], err);
+            /* Who reads it back sees what the disk has. */
+            (void)posix_fadvise(to.files[i].fd, 0, 0, POSIX_FADV_DONTNEED);
+        }
     if (rc == RC_OK)
         *end_out = end;
 out:

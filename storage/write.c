@@ -459,6 +459,8 @@ void store_write(struct store *store, struct write *write)
     if (txn->rc == RC_OK)
         txn->rc = admit(txn);
     for (size_t i = 0; txn->rc == RC_OK && i < txn->touch_count; i++)
+        txn->rc = touch_look(txn, &txn->touch[i]);
+    for (size_t i = 0; txn->rc == RC_OK && i < txn->touch_count; i++)
         txn->rc = touch_decide(txn, &txn->touch[i]);
     if (txn->rc == RC_OK) {
         pack_and_commit(txn);

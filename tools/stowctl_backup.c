@@ -7,7 +7,6 @@
 #include "storage/backup.h"
 
 #include <getopt.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -40,7 +39,7 @@ static const char help[] =
     "so\n"
     "in the backup; 64 wrong arguments; 65 the backup is damaged; 71 no memory; 73 not a data\n"
     "directory, not a backup, or not empty; 74 input or output failed, or the disk is full; 75 a\n"
-    "backup is being made there, or the data directory changed too fast.\n";
+    "backup or restore is at work there, or the data directory changed too fast.\n";
 
 static void say(void *arg, const char *text)
 {
@@ -48,9 +47,10 @@ static void say(void *arg, const char *text)
     fprintf(stderr, "%s\n", text);
 }
 
-static int wrong(const char *what, const char *which)
+static int wrong(bool backup, const char *what, const char *which)
 {
-    fprintf(stderr, "stowctl: %s [%s], see stowctl backup --help\n", what, which);
+    fprintf(stderr, "stowctl: %s [%s], see stowctl %s --help\n", what, which,
+            backup ? "backup" : "restore");
     return EX_USAGE;
 }
 
@@ -73,7 +73,7 @@ static bool parse_rate(const char *text, uint64_t *out)
     return false;
 }
 
-/* Reads of others go first; and all segments of a backup are open at once. */
+/* Reads of others go first; and as many segments as may be are open at once. */
 static void be_humble(void)
 {
     struct rlimit limit;
@@ -111,13 +111,14 @@ static int parse(int argc, char **argv, bool backup, struct arguments *out)
             return EX_OK;
         }
         if (c == ':' || c == '?')
-            return wrong(c == ':' ? "a value is missing after" : "unknown flag", argv[optind - 1]);
+            return wrong(backup, c == ':' ? "a value is missing after" : "unknown flag",
+                         argv[optind - 1]);
         if (!backup && c != 'r')
-            return wrong("this belongs to backup, not to restore", argv[optind - 1]);
+            return wrong(backup, "this belongs to backup, not to restore", argv[optind - 1]);
         if (c == 'E' && strncmp(optarg, "path.data=", 10) != 0)
-            return wrong("only path.data can be set here, not", optarg);
+            return wrong(backup, "only path.data can be set here, not", optarg);
         if (c == 'r' && !parse_rate(optarg, &out->rate))
-            return wrong("--rate takes bytes a second, like 20mb, not", optarg);
+            return wrong(backup, "--rate takes bytes a second, like 20mb, not", optarg);
         if (c == 'E' || c == 'd')
             out->path_data = c == 'E' ? optarg + 10 : optarg;
         else if (c == 'c')
@@ -174,7 +175,7 @@ int stowctl_backup(int argc, char **argv, const char *release)
     if (code >= 0)
         return code;
     if (argc - optind != 1)
-        return wrong("one directory is wanted", argc > optind ? argv[argc - 1] : "");
+        return wrong(true, "one directory is wanted", argc > optind ? argv[argc - 1] : "");
     enum rc rc = config_init(&config, &err);
     if (rc == RC_OK && arguments.path_data == NULL)
         rc = find_data(&arguments, &config, &err);
@@ -199,7 +200,8 @@ int stowctl_restore(int argc, char **argv)
     if (code >= 0)
         return code;
     if (argc - optind != 2)
-        return wrong("a backup and a directory are wanted", argc > optind ? argv[argc - 1] : "");
+        return wrong(false, "a backup and a directory are wanted",
+                     argc > optind ? argv[argc - 1] : "");
     struct restore_options o = {
         .backup = argv[optind],
         .path_data = argv[optind + 1],

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """stowctl backup and restore: of a daemon under load, of one that is stopped, incremental, broken off,
 damaged. What is restored is compared byte for byte with what was acknowledged."""
+import fcntl
 import os
 import random
 import re
@@ -11,6 +12,8 @@ import threading
 import time
 
 import pytest
+from test_damage import segment_files
+from test_dictionary import few_words
 from stow import SLOW, STOWD, Daemon, action, in_threads, log_documents, ndjson, wait_until
 
 STOWCTL = os.environ.get("STOWCTL") or os.path.join(os.path.dirname(STOWD), "stowctl")
@@ -184,6 +187,66 @@ def test_a_damaged_segment_of_the_backup_is_copied_again(loaded, make_daemon, tm
     start_on(make_daemon, tmp_path / "restored", known)
 
 
+def test_what_was_damaged_stays_damaged(loaded, tmp_path):
+    """--quick does not read it again; the manifest must not forget it."""
+    d, _ = loaded
+    assert d.stop() == 0
+    backup(d.data, tmp_path / "good")
+    segment = max((p for p in named(tmp_path / "good") if p.endswith(".seg")),
+                  key=lambda p: os.path.getsize(os.path.join(d.data, p)))
+    flip(os.path.join(d.data, segment), os.path.getsize(os.path.join(d.data, segment)) // 2)
+    to = tmp_path / "backup"
+    for more in ([], ["--quick"], ["--quick"], []):
+        text = backup(d.data, to, *more, code=1)
+        assert segment in text and "1 damaged" in text, more
+    assert "1 places were damaged" in restore(to, tmp_path / "restored", code=1)
+
+
+def test_few_descriptors(make_daemon, tmp_path):
+    """More segments than may be open: those that are left are opened in their turn."""
+    d = make_daemon()
+    c = d.client()
+    known = {f"i{n}": {"1": b'{"n":%d}' % n} for n in range(70)}
+    for index, docs in known.items():
+        c.load(index, docs.items())
+    assert c.post("/_flush").status == 200
+    for more in ([], ["--quick"]):
+        done = subprocess.run(["prlimit", "--nofile=72:72", STOWCTL, "backup", "--path.data", d.data, *more,
+                               str(tmp_path / "backup")], capture_output=True, text=True, timeout=60 * SLOW)
+        assert done.returncode == 0 and "0 damaged" in done.stdout, done.stdout + done.stderr
+    assert "again" not in done.stderr
+    restore(tmp_path / "backup", tmp_path / "restored")
+    start_on(make_daemon, tmp_path / "restored", known)
+
+
+def test_what_is_not_ours_stays(loaded, tmp_path):
+    d, _ = loaded
+    to = tmp_path / "backup"
+    backup(d.data, to)
+    for name in ("2024", "20240101", "01"):
+        (to / name).mkdir()
+        (to / name / "report").write_text("mine")
+    (to / "0").write_text("mine")
+    (to / "1" / "catalog" / "mine").write_text("what lies in a backup of ours goes with it")
+    (to / "2").mkdir()
+    (to / "2" / "notes").write_text("mine")
+    backup(d.data, to)
+    assert (to / "2024" / "report").exists() and (to / "20240101" / "report").exists()
+    assert (to / "01" / "report").exists() and (to / "0").exists() and (to / "2" / "notes").exists()
+    assert not (to / "1").exists()
+
+
+def test_a_target_at_which_another_restore_works(loaded, tmp_path):
+    d, _ = loaded
+    backup(d.data, tmp_path / "backup")
+    (tmp_path / "restored").mkdir()
+    fd = os.open(tmp_path / "restored", os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    assert "at work" in restore(tmp_path / "backup", tmp_path / "restored", code=75)
+    os.close(fd)
+    restore(tmp_path / "backup", tmp_path / "restored")
+
+
 # ---------------------------------------------------------------- what is refused
 
 def test_places_that_are_refused(loaded, make_daemon, tmp_path):
@@ -203,7 +266,8 @@ def test_places_that_are_refused(loaded, make_daemon, tmp_path):
     assert not (tmp_path / "restored").exists()
     for arguments in (["backup"], ["backup", "--rate", "x", "d"], ["backup", "-E", "http.port=1", "d"],
                       ["restore", "one"], ["restore", "--quick", "a", "b"], ["backup", "--nonsense", "d"]):
-        assert stowctl(*arguments)[0] == 64, arguments
+        code, text = stowctl(*arguments)
+        assert code == 64 and f"stowctl {arguments[0]} --help" in text, arguments
 
 
 def test_a_damaged_backup_is_refused(loaded, tmp_path):
@@ -286,6 +350,35 @@ def test_a_full_or_failing_disk_leaves_the_earlier_backup(loaded, make_daemon, t
     text = backup(d.data, to)
     found = re.search(r"(\d+) segments of which (\d+) were there", text)
     assert found.group(1) == found.group(2), text
+
+
+def test_no_write_that_went_wrong_is_in_a_backup(make_daemon, tmp_path):
+    """Each write in turn leaves a wrong byte and reports success: a backup that counts holds everything."""
+    d = make_daemon("storage.checkpoint.interval=1h")
+    known = {"a": {}}
+    for n in range(3):  # each a batch of the log
+        docs = {f"{n}-{i}": b'{"n":%d}' % i for i in range(50)}
+        d.client().load("a", docs.items())
+        known["a"].update(docs)
+    with open(os.path.join(d.data, "users"), "w", encoding="ascii") as f:
+        f.write("admin:$y$x:all\n")
+    found = whole = 0
+    for n in range(1, 40):
+        to = tmp_path / f"backup-{n}"
+        code, text = stowctl("backup", "--path.data", d.data, to, env={"STOWD_IO_FAULT": f"garble:{n}"})
+        assert code in (0, 65), text
+        found += code == 65
+        whole = whole + 1 if code == 0 else 0
+        if code == 0:
+            restore(to, tmp_path / f"restored-{n}")
+            users = tmp_path / f"restored-{n}" / "users"
+            assert users.read_text() == "admin:$y$x:all\n"
+            users.unlink()
+            e = start_on(make_daemon, tmp_path / f"restored-{n}", known)
+            assert e.stop() == 0
+        if whole == 2 and found != 0:
+            break  # there are no more writes
+    assert found >= 10 and whole == 2, found
 
 
 @pytest.mark.slow
@@ -439,6 +532,68 @@ def test_segments_that_go_away(loaded, make_daemon, tmp_path):
     del known["a"]
     restore(tmp_path / "backup", tmp_path / "restored")
     start_on(make_daemon, tmp_path / "restored", known)
+
+
+def test_a_dictionary_that_comes_after_the_moment(make_daemon, tmp_path):
+    """The log has blocks of it, the copied catalog does not know it: such a pair does not start."""
+    d = make_daemon("storage.checkpoint.interval=1h")
+    c = d.client(timeout=60)
+    assert c.put("/x", {"settings": {"index.codec": "zstd", "index.block.layout": "plain"}}).status == 200
+    docs = {str(n): x for n, x in enumerate(few_words(6000))}
+    more = {f"m{n}": x for n, x in enumerate(few_words(6000, seed=2))}
+
+    def train():
+        c.load("x", docs.items(), per_request=3000)
+        assert c.post("/x/_forcemerge").status == 200
+        assert c.get("/x/_stats").json["indices"]["x"]["stow"]["dictionary"] == 1
+        c.load("x", more.items(), per_request=6000)
+        docs.update(more)
+    held_backup(d, tmp_path, train)
+    restore(tmp_path / "backup", tmp_path / "restored")
+    start_on(make_daemon, tmp_path / "restored", {"x": docs})
+
+
+def dictionary_records(data):
+    """(path in the data directory, offset) of each."""
+    out = []
+    for path in segment_files(data):
+        with open(path, "rb") as f:
+            content = f.read()
+        out += [(path, at) for at in range(0, len(content), 64) if content[at:at + 4] == b"SDIC"]
+    return out
+
+
+def test_a_damaged_dictionary_is_told(make_daemon, tmp_path):
+    d = make_daemon()
+    c = d.client(timeout=60)
+    assert c.put("/x", {"settings": {"index.codec": "zstd", "index.block.layout": "plain"}}).status == 200
+    c.load("x", [(str(n), x) for n, x in enumerate(few_words(6000))], per_request=3000)
+    assert c.post("/x/_forcemerge").status == 200
+    assert d.stop() == 0
+    found = dictionary_records(d.data)
+    assert found
+    assert "0 damaged" in backup(d.data, tmp_path / "good")
+    for path, at in found:
+        flip(path, at + 100)
+    text = backup(d.data, tmp_path / "bad", code=1)
+    assert "dictionary 1: checksum" in text and "no copy of dictionary 1 is left" in text
+    assert f"{len(found) + 1} damaged" in text
+
+
+def test_a_catalog_that_is_replaced_meanwhile(loaded, tmp_path):
+    d, _ = loaded
+    d.stop()
+    hold = tmp_path / "hold"
+    hold.touch()
+    p = subprocess.Popen([STOWCTL, "backup", "--path.data", d.data, str(tmp_path / "backup")],
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                         env={**os.environ, "STOWD_TEST_BACKUP_HOLD": str(hold)})
+    catalog = tmp_path / "backup" / "1" / "catalog" / "data.mdb"
+    assert wait_until(lambda: catalog.exists() and catalog.stat().st_size > 0)
+    assert stowctl("rebuild", d.data)[0] == 0
+    hold.unlink()
+    out, _ = p.communicate(timeout=60 * SLOW)
+    assert p.returncode == 75 and b"replaced" in out, out
 
 
 def test_a_segment_that_is_missing(loaded, tmp_path):

@@ -3,6 +3,7 @@
 nothing for damage that compaction has moved."""
 import os
 import re
+import resource
 import threading
 import time
 
@@ -121,6 +122,22 @@ def test_a_damaged_dictionary_is_found(make_daemon):
     flip(found[0][0], found[0][1] + 100)
     assert wait_until(lambda: scrub(c, "dict")["damaged_blocks"] >= 1, timeout=20)
     assert "dictionary" in lines(d)[0]
+
+
+@pytest.mark.slow
+def test_without_descriptors_nothing_is_damaged(filled):
+    d, docs = filled
+    c = d.client()
+    passes(c, "hit")
+    pid = d.process.pid
+    was = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, was[1]))  # what is open stays open
+    try:
+        assert passes(c, "hit", 2)["damaged_blocks"] == 0
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, was)
+    assert lines(d) == []
+    assert c.sources("hit", docs) == docs
 
 
 def test_a_rate_of_nothing_turns_it_off(make_daemon):

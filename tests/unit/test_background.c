@@ -4,6 +4,10 @@
 #include "storage/engine.h"
 #include "tests/unit/store_bench.h"
 
+#include <errno.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
 /* ---- breaking the disk */
 
 static const char *_Atomic failing_thread; /* only operations of this thread fail; NULL: none */
@@ -44,9 +48,58 @@ static void quiet_event(void *arg, int severity, const char *text)
     (void)text;
 }
 
+/* In LMDB's place. While failing_commit is set, the last step of a commit, which makes it the
+ * newest, fails for want of a disk that works; after commits_left of them (-1: no end) the disk is
+ * full. */
+static atomic_bool failing_commit;
+static atomic_int commits_left = -1;
+
+static int catalog_fault(int fd, bool last_step)
+{
+    char link[40], path[200] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof path - 1) <= 0 || strstr(path, "/data.mdb") == NULL)
+        return 0;
+    if (!last_step)
+        return atomic_load(&commits_left) == 0 ? ENOSPC : 0;
+    if (atomic_load(&commits_left) > 0)
+        atomic_fetch_sub(&commits_left, 1);
+    return atomic_load(&failing_commit) ? EIO : 0;
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at)
+{
+    int fault = catalog_fault(fd, at < 2 * 4096 && n < 4096);
+    if (fault == 0)
+        return syscall(SYS_pwrite64, fd, bytes, n, at);
+    errno = fault;
+    return -1;
+}
+
+ssize_t writev(int fd, const struct iovec *parts, int count)
+{
+    int fault = catalog_fault(fd, false);
+    if (fault == 0)
+        return syscall(SYS_writev, fd, parts, count);
+    errno = fault;
+    return -1;
+}
+
+static atomic_uint fatals;
+
+static void note_fatal(void *arg, const char *text)
+{
+    (void)arg;
+    (void)text;
+    atomic_fetch_add(&fatals, 1);
+}
+
 static void open_quietly(struct bench *b)
 {
     bench_init(b);
+    heal_disk();
+    atomic_store(&failing_commit, false);
+    atomic_store(&commits_left, -1);
     io_fault_hook = hook;
     bench_open(b);
     b->store->o.event = quiet_event;
@@ -193,6 +246,33 @@ static void test_strays_are_swept(void **state)
     close_all(&b);
 }
 
+/* One that cannot be removed stays one, and is tried again; so long tombstones stay: it may have
+ * older rows of theirs. */
+static void test_stray_that_stays_is_tried_again(void **state)
+{
+    (void)state;
+    struct bench b;
+    open_quietly(&b);
+    b.store->o.gc_deletes_ms = 0;
+    struct index *ix = make_index(&b, "i");
+    load(&b, ix, 0, 300, false);
+    assert_int_equal(try_flush(&b), RC_OK);
+    run(&b, "cd indices/*/ && cp *0.seg 00000040.seg");
+    break_disk("compaction", IO_OP_OTHER, "00000040.seg");
+    pthread_mutex_lock(&b.store->layout);
+    ix->strays = true;
+    pthread_mutex_unlock(&b.store->layout);
+    load(&b, ix, 0, 300, true);
+    assert_int_equal(try_flush(&b), RC_OK);
+    WAIT_UNTIL(atomic_load(&failures) >= 3);
+    assert_int_equal(stats(ix).deleted, 300); /* the tombstones; the rows have gone */
+    heal_disk();
+    WAIT_UNTIL(shell(&b, "cd indices/*/ && test ! -e 00000040.seg") == 0);
+    WAIT_UNTIL(stats(ix).deleted == 0);
+    index_release(ix);
+    close_all(&b);
+}
+
 /* ---- trying again */
 
 /* Compaction fails; nothing else happens to the index; it is repeated. */
@@ -216,6 +296,85 @@ static void test_failed_rewriting_is_repeated(void **state)
     WAIT_UNTIL((measure(&b, &files, &bytes), bytes < before / 2));
     assert_int_equal(docs(ix), 100);
     index_release(ix);
+    close_all(&b);
+}
+
+/* A flush after a checkpoint that failed carries over what came since, too. */
+static void test_flush_after_a_failed_one_is_whole(void **state)
+{
+    (void)state;
+    struct bench b;
+    open_quietly(&b);
+    struct index *ix = make_index(&b, "i");
+    load(&b, ix, 0, 100, false);
+    break_disk("checkpoint", IO_OP_WRITE, ".seg");
+    assert_int_equal(try_flush(&b), RC_FULL);
+    heal_disk();
+    load(&b, ix, 100, 200, false);
+    assert_int_equal(try_flush(&b), RC_OK);
+    pthread_mutex_lock(&ix->table);
+    assert_null(ix->open);
+    assert_int_equal(ix->pending_count, 0);
+    assert_int_equal(ix->ids.active.count, 0);
+    pthread_mutex_unlock(&ix->table);
+    index_release(ix);
+    close_all(&b);
+}
+
+/* A checkpoint of about as many keys as a transaction takes, and a disk that is full after its
+ * first one: a block is named together with the state that goes with it, or not at all and taken
+ * back. */
+static void test_block_and_state_are_committed_together(void **state)
+{
+    (void)state;
+    for (size_t keys = LIMIT_CATALOG_TXN_KEYS - 4; keys <= LIMIT_CATALOG_TXN_KEYS; keys++) {
+        struct bench b;
+        open_quietly(&b);
+        struct index *ix = make_index(&b, "i");
+        put(&b, ix, NULL, "{}");
+        pthread_mutex_lock(&ix->write);
+        pthread_mutex_lock(&ix->table);
+        assert_true(seqset_reserve(&ix->dead, keys)); /* far behind: of no row */
+        for (size_t i = 1; i <= keys; i++)
+            seqset_add(&ix->dead, i * CATALOG_DEAD_SEQS);
+        pthread_mutex_unlock(&ix->table);
+        pthread_mutex_unlock(&ix->write);
+        atomic_store(&commits_left, 1);
+        assert_int_equal(try_flush(&b), RC_FULL);
+        atomic_store(&commits_left, -1);
+        index_release(ix);
+        bench_crash(&b);
+        ix = get_index(&b, "i");
+        assert_int_equal(docs(ix), 1);
+        index_release(ix);
+        close_all(&b);
+    }
+}
+
+/* Once LMDB does not know what the disk has, the node ends; what the catalog may name stays. */
+static void test_lost_catalog_is_fatal(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct err err = {0};
+    struct index *ix = NULL;
+    struct index_create create = {
+        .name = SLICE_LIT("second"),
+        .spec = {.codec = CODEC_ZSTD, .level = 1, .block_bytes = 8 * KIB},
+        .meta = {SLICE_LIT("{}"), SLICE_LIT("{}"), SLICE_LIT("{}"), SLICE_LIT("{}"), 0},
+    };
+    open_quietly(&b);
+    b.store->o.fatal = note_fatal;
+    index_release(make_index(&b, "i"));
+    atomic_store(&fatals, 0);
+    atomic_store(&failing_commit, true);
+    assert_int_equal(store_index_create(b.store, &create, &ix, &err), RC_IO);
+    run(&b, "test $(ls indices | wc -l) = 2");
+    assert_int_equal(try_flush(&b), RC_IO);
+    assert_int_equal(atomic_load(&fatals), 1);
+    atomic_store(&failing_commit, false);
+    bench_reopen(&b);
+    index_release(get_index(&b, "i"));
     close_all(&b);
 }
 
@@ -243,6 +402,49 @@ static void test_failed_removal_is_repeated(void **state)
     assert_int_equal(shell(&b, "test -n \"$(ls indices)\""), 0);
     heal_disk();
     WAIT_UNTIL(shell(&b, "test -z \"$(ls indices)\"") == 0);
+    close_all(&b);
+}
+
+static enum rc count_row(const struct row *row, void *arg)
+{
+    (void)row;
+    ++*(size_t *)arg;
+    return RC_OK;
+}
+
+/* Between its files and its keys: an index that goes is not a damaged one. */
+static void test_deleted_index_is_not_damaged(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct err err = {0};
+    struct got got = {0};
+    struct snapshot *snapshot = NULL;
+    uint64_t cursor = 0;
+    size_t rows = 0;
+    bool done = false;
+    open_quietly(&b);
+    struct index *ix = make_index(&b, "i");
+    load(&b, ix, 0, 100, false);
+    assert_int_equal(try_flush(&b), RC_OK);
+    assert_int_equal(store_snapshot_open(b.store, ix, &snapshot, &err), RC_OK);
+    pthread_mutex_lock(&b.store->layout); /* its removal waits for this */
+    assert_int_equal(store_index_delete(b.store, ix, &err), RC_OK);
+    run(&b, "rm indices/*/*.seg");
+    segment_files_forget(b.store->files, ix->number, UINT32_MAX);
+    cache_forget(b.store->cache, ix->number, UINT32_MAX);
+    assert_int_equal(store_get(b.store, ix, SLICE_LIT("7"), GET_ANY, &got, &err), RC_NOT_FOUND);
+    assert_int_equal(
+        store_snapshot_next(b.store, snapshot, &cursor, 100, &done, count_row, &rows, &err), RC_OK);
+    assert_true(done && rows == 0);
+    struct write_item it = item(ix, WRITE_INDEX, "7", "{}");
+    assert_int_equal(write_items(&b, &it, 1), RC_OK);
+    assert_int_equal(it.result, WRITE_REFUSED);
+    assert_string_equal(it.err->msg, "no such index [i]");
+    free(it.err);
+    pthread_mutex_unlock(&b.store->layout);
+    store_snapshot_close(b.store, snapshot);
+    index_release(ix);
     close_all(&b);
 }
 
@@ -378,6 +580,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_failed_checkpoints_leave_nothing),
         cmocka_unit_test(test_strays_are_swept),
+        cmocka_unit_test(test_stray_that_stays_is_tried_again),
+        cmocka_unit_test(test_flush_after_a_failed_one_is_whole),
+        cmocka_unit_test(test_block_and_state_are_committed_together),
+        cmocka_unit_test(test_lost_catalog_is_fatal),
+        cmocka_unit_test(test_deleted_index_is_not_damaged),
         cmocka_unit_test(test_failed_rewriting_is_repeated),
         cmocka_unit_test(test_failed_removal_is_repeated),
         cmocka_unit_test(test_tombstones_go_by_themselves),

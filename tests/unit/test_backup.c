@@ -7,9 +7,11 @@
 #include "storage/scrub.h"
 #include "storage/wal.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -407,6 +409,44 @@ static void copies_and_hashes(void **state)
     free(data);
 }
 
+/* Memory that is not mapped reads as a disk that fails: EIO. */
+static void copies_what_can_be_read(void **state)
+{
+    enum { BEFORE = 256 * 4096, LEN = BEFORE + 3 * 4096 + 100 };
+    struct copier c;
+    struct io_file from = {.fd = -1}, to = {.fd = -1};
+    char path[80];
+    uint64_t hash = 0, again = 0;
+    struct err err = {0};
+    static uint8_t read[LEN];
+    (void)state;
+    /* Two pages of 4 KiB, the second ends the file's piece that begins in front of them. */
+    uint8_t *page = mmap((void *)(uintptr_t)BEFORE, 8192, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    assert_ptr_equal(page, (void *)(uintptr_t)BEFORE);
+    memset(page, 0x5a, 8192);
+    snprintf(path, sizeof path, "%s/g", dir);
+    assert_int_equal(io_open("/proc/self/mem", IO_READ, &from, NULL), RC_OK);
+    assert_int_equal(copier_init(&c, 0, NULL), RC_OK);
+    assert_int_equal(copier_copy(&c, &from, LEN, path, &hash, &err), RC_IO);
+    assert_int_equal(err.os_errno, EIO);
+    c.zero_unreadable = true;
+    err = (struct err){0};
+    assert_int_equal(copier_copy(&c, &from, LEN, path, &hash, &err), RC_OK);
+    assert_int_equal(c.unreadable, LEN - 8192);
+    assert_int_equal(io_open(path, IO_READ, &to, NULL), RC_OK);
+    assert_int_equal(io_read(&to, 0, read, LEN, NULL), RC_OK);
+    for (size_t i = 0; i < LEN; i++)
+        assert_int_equal(read[i], i >= BEFORE && i < BEFORE + 8192 ? 0x5a : 0);
+    assert_int_equal(copier_hash(&c, &to, LEN, &again, NULL), RC_OK);
+    assert_int_equal(hash, again);
+    io_close(&to);
+    io_close(&from);
+    copier_done(&c);
+    munmap(page, 8192);
+    unlink(path);
+}
+
 /* ---- the scrub */
 
 static void turns(void **state)
@@ -438,6 +478,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(damage_is_no_end, setup, teardown),
         cmocka_unit_test_setup_teardown(reads_past_the_cache, setup, teardown),
         cmocka_unit_test_setup_teardown(copies_and_hashes, setup, teardown),
+        cmocka_unit_test_setup_teardown(copies_what_can_be_read, setup, teardown),
         cmocka_unit_test(turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -417,6 +418,69 @@ static void test_small_address_space(void **state)
 #endif
 }
 
+/* Another process that only reads does not wait for the one that writes. */
+static void test_open_beside_a_writer(void **state)
+{
+    (void)state;
+    char held[96];
+    snprintf(held, sizeof held, "%s/held", root);
+    catalog_close(open_sized(0));
+    pid_t pid = fork();
+    if (pid == 0) { /* holds the writer's lock until it is killed */
+        alarm(20);
+        struct catalog_txn *txn = begin(open_sized(0));
+        OK(catalog_put(txn, 'x', SLICE_LIT("name"), SLICE_LIT("value"), NULL));
+        assert_int_equal(mkdir(held, 0700), 0);
+        pause();
+        _exit(1);
+    }
+    struct stat st;
+    while (stat(held, &st) != 0)
+        usleep(1000);
+    assert_int_equal(rmdir(held), 0);
+    alarm(10);
+    catalog_close(open_sized(0));
+    alarm(0);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* Every byte of a value and of its key counts, whatever the table. */
+static void test_verify(void **state)
+{
+    (void)state;
+    static const char mark[] = "a value that is easily found";
+    uint8_t bits[CATALOG_DEAD_BYTES] = {0}, *data;
+    size_t len, found = 0;
+    memcpy(bits, mark, sizeof mark);
+    struct catalog *c = open_sized(0);
+    struct catalog_txn *txn = begin(c);
+    OK(catalog_put(txn, 'x', SLICE_LIT("name"), SLICE_LIT(mark), NULL));
+    OK(catalog_put_piece(txn, 7, 1, 0, SLICE_LIT(mark), NULL));
+    OK(catalog_put_dead(txn, 7, 3, bits, NULL));
+    OK(catalog_commit(txn, NULL));
+    OK(catalog_verify(c, NULL));
+    catalog_close(c);
+    OK(io_slurp(data_path, 100 * MIB, &data, &len, NULL));
+    for (size_t i = 0; i + sizeof mark < len; i++) {
+        struct err err = {0};
+        struct io_file file;
+        if (memcmp(data + i, mark, sizeof mark - 1) != 0)
+            continue;
+        found++;
+        OK(io_open(data_path, IO_WRITE, &file, NULL));
+        OK(io_write(&file, i + 5, "#", 1, NULL));
+        c = open_sized(0);
+        assert_int_equal(catalog_verify(c, &err), RC_CORRUPT);
+        assert_non_null(strstr(err.msg, "damaged"));
+        catalog_close(c);
+        OK(io_write(&file, i + 5, data + i + 5, 1, NULL));
+        io_close(&file);
+    }
+    assert_int_equal(found, 3);
+    free(data);
+}
+
 static void test_copy(void **state)
 {
     (void)state;
@@ -556,6 +620,7 @@ int main(void)
         IN_DIR(test_full_map), IN_DIR(test_drop_and_bytes),
         IN_DIR(test_copy),     IN_DIR(test_small_address_space),
         IN_DIR(test_damage),   IN_DIR(test_threads),
+        IN_DIR(test_verify),   IN_DIR(test_open_beside_a_writer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,6 +223,88 @@ static void test_memory_budget(void **state)
     free(ids);
 }
 
+/* What a deleted index holds while somebody still has it is nobody's to wait for. */
+static void test_deleted_index_leaves_the_budget(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct err err = {0};
+    struct store_stats s;
+    bench_init(&b);
+    bench_open(&b);
+    struct index *ix = make_index(&b, "i");
+    batch(&b, ix, WRITE_INDEX, "a", 0, 2000);
+    store_stats_get(b.store, &s);
+    assert_in_range(s.id_memory, 2000, 1 * MIB);
+    assert_int_equal(store_index_delete(b.store, ix, &err), RC_OK);
+    store_stats_get(b.store, &s);
+    assert_int_equal(s.id_memory, 0);
+    index_release(ix);
+    store_stats_get(b.store, &s);
+    assert_int_equal(s.id_memory, 0);
+    bench_done(&b);
+}
+
+/* Room that was made for ids that are not there is given back by the next checkpoint. */
+static void test_room_without_ids_is_given_back(void **state)
+{
+    (void)state;
+    enum { INDICES = 70 };
+    struct bench b;
+    struct store_stats s;
+    struct index *ix[INDICES];
+    char name[16];
+    bench_init(&b);
+    b.o.id_memory_bytes = 4 * MIB;
+    bench_open(&b);
+    for (size_t i = 0; i < INDICES; i++) {
+        snprintf(name, sizeof name, "i%zu", i);
+        ix[i] = make_index(&b, name);
+        batch(&b, ix[i], WRITE_DELETE, "not there ", 0, BATCH);
+    }
+    store_stats_get(b.store, &s);
+    assert_in_range(s.id_memory, 1 * MIB, 2 * MIB);
+    flush(&b);
+    store_stats_get(b.store, &s);
+    assert_int_equal(s.id_memory, 0);
+    for (size_t i = 0; i < INDICES; i++) {
+        batch(&b, ix[i], WRITE_INDEX, "a", 0, 3);
+        check(&b, ix[i], "a", 0, 3, true);
+        index_release(ix[i]);
+    }
+    bench_done(&b);
+}
+
+/* A damaged piece of the id index fails a write before any of it is applied, not the node. */
+static void test_damaged_run_fails_the_write_alone(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct catalog_txn *txn = NULL;
+    bench_init(&b);
+    bench_open(&b);
+    struct index *first = make_index(&b, "a"), *second = make_index(&b, "b");
+    batch(&b, first, WRITE_INDEX, "a", 0, 10);
+    batch(&b, second, WRITE_INDEX, "a", 0, 10);
+    flush(&b);
+    assert_int_equal(second->idruns->count, 1);
+    assert_int_equal(catalog_begin(b.store->catalog, &txn, NULL), RC_OK);
+    assert_int_equal(catalog_put_piece(txn, second->number, second->idruns->run[0].number, 0,
+                                       SLICE_LIT("?"), NULL),
+                     RC_OK);
+    assert_int_equal(catalog_commit(txn, NULL), RC_OK);
+    struct write_item items[] = {item(first, WRITE_INDEX, "new", "{}"),
+                                 item(second, WRITE_INDEX, "a3", "{}")};
+    assert_int_equal(write_items(&b, items, 2), RC_CORRUPT);
+    assert_false(atomic_load(&b.store->failed));
+    assert_int_equal(docs(first), 10);
+    put(&b, first, "new", "{}");
+    assert_int_equal(docs(first), 11);
+    index_release(first);
+    index_release(second);
+    bench_done(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +313,9 @@ int main(void)
         cmocka_unit_test(test_tombstone_is_kept_while_it_counts),
         cmocka_unit_test(test_write_amplification),
         cmocka_unit_test(test_memory_budget),
+        cmocka_unit_test(test_deleted_index_leaves_the_budget),
+        cmocka_unit_test(test_room_without_ids_is_given_back),
+        cmocka_unit_test(test_damaged_run_fails_the_write_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

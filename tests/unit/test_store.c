@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine without HTTP: what was written is what is read, over restarts, crashes, checkpoints,
  * compaction and colliding hashes; conditions and versions; snapshots; many threads at once. */
+#include "storage/engine.h"
 #include "tests/unit/store_bench.h"
 
 #include <signal.h>
@@ -322,6 +323,41 @@ static void test_merge_leaves_live_rows_only(void **state)
     index_release(m->ix);
     bench_done(&b);
     free(m);
+}
+
+static enum rc saved_number(struct slice key, struct slice value, void *arg)
+{
+    struct index *ix = arg, *saved = NULL;
+    uint64_t packed;
+    enum rc rc = index_load(ix->store, key, value, &saved, &packed, NULL);
+    assert_int_equal(rc, RC_OK);
+    assert_int_equal(saved->next_segment, ix->next_segment);
+    index_release(saved);
+    return RC_OK;
+}
+
+/* With the blocks that compaction has put into a new segment goes the number of the next one (G2 of
+ * segment.h). */
+static void test_merge_saves_the_segment_number(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_init(&b);
+    bench_open(&b);
+    struct index *ix = make_index(&b, "i");
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(write_one(&b, item(ix, WRITE_CREATE, NULL, "{}")).result, WRITE_CREATED);
+        flush(&b);
+    }
+    index_release(ix);
+    bench_reopen(&b); /* what is written now goes to another segment */
+    ix = get_index(&b, "i");
+    uint32_t next = ix->next_segment;
+    merge(&b);
+    assert_int_equal(ix->next_segment, next + 1);
+    assert_int_equal(catalog_each(b.store->catalog, KIND_INDEX, saved_number, ix, NULL), RC_OK);
+    index_release(ix);
+    bench_done(&b);
 }
 
 /* ---- snapshots */
@@ -801,6 +837,7 @@ int main(void)
         cmocka_unit_test(test_merges),
         cmocka_unit_test(test_checkpoints_all_the_time),
         cmocka_unit_test(test_merge_leaves_live_rows_only),
+        cmocka_unit_test(test_merge_saves_the_segment_number),
         cmocka_unit_test(test_snapshot_outlives_deletes_and_merges),
         cmocka_unit_test(test_delete_and_make_again),
         cmocka_unit_test(test_metadata),

@@ -157,6 +157,58 @@ static void test_current_one_stays(void **state)
     bench_done(&b);
 }
 
+static atomic_bool disk_full; /* for segments, to compaction */
+static atomic_uint refused;
+
+static enum io_fault hook(enum io_op op, const char *path)
+{
+    char name[16] = "";
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    if (!atomic_load(&disk_full) || op != IO_OP_WRITE || strcmp(name, "compaction") != 0 ||
+        strstr(path, ".seg") == NULL)
+        return IO_FAULT_NONE;
+    atomic_fetch_add(&refused, 1);
+    return IO_FAULT_FULL;
+}
+
+/* A segment that has nothing but the current dictionary any more goes, and when that cannot be
+ * written anywhere else, later. */
+static void test_leaving_is_repeated(void **state)
+{
+    struct bench b;
+    struct wait w = WAIT_INIT;
+    (void)state;
+    bench_init(&b);
+    io_fault_hook = hook;
+    bench_open(&b);
+    struct index *ix = trained(&b, "a");
+    leave(ix, copies(ix).first.segment);
+    index_release(ix);
+    bench_reopen(&b); /* now it is not written to any more */
+    ix = get_index(&b, "a");
+    uint32_t segment = copies(ix).first.segment;
+    uint64_t segments = stats(ix).segments;
+    atomic_store(&disk_full, true);
+    store_merge(b.store, ix, flush_done, &w);
+    assert_int_equal(wait_for(&w), RC_FULL);
+    for (int tries = 0; atomic_load(&refused) < 3; tries++) {
+        assert_true(tries < 1500);
+        usleep(10000);
+    }
+    assert_int_equal(copies(ix).first.segment, segment);
+    atomic_store(&disk_full, false);
+    for (int tries = 0; copies(ix).first.segment == segment || stats(ix).segments != segments;
+         tries++) {
+        assert_true(tries < 1500);
+        usleep(10000);
+    }
+    assert_int_equal(copies(ix).count, 1);
+    assert_int_equal(docs(ix), DOCS);
+    index_release(ix);
+    bench_done(&b);
+    io_fault_hook = NULL;
+}
+
 /* Blocks are made without the dictionary when it cannot be read, new ones and rewritten ones. */
 static void test_unreadable(void **state)
 {
@@ -323,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_last_copy_of_what_the_log_needs),
         cmocka_unit_test(test_current_one_stays),
+        cmocka_unit_test(test_leaving_is_repeated),
         cmocka_unit_test(test_unreadable),
         cmocka_unit_test(test_state_is_kept),
         cmocka_unit_test(test_too_little),
