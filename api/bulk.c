@@ -266,9 +266,13 @@ static enum rc add_item(struct bulk *bulk, const struct bulk_item *in)
     return rc;
 }
 
-/* Growing the table as it fills would copy it several times. */
-static bool reserve_items(struct bulk *bulk, size_t count)
+/* Growing the table as it fills would copy it several times. Room for items like the first, but for
+ * no more than the body's own size: the first may be a small one. */
+static bool reserve_items(struct bulk *bulk, size_t body_len, size_t first_len)
 {
+    size_t most = body_len / (sizeof(struct write_item) + sizeof(struct entry));
+    size_t count = body_len / first_len + body_len / first_len / 8;
+    count = count < most ? count : most;
     return buf_reserve(&bulk->items, count * sizeof(struct write_item)) &&
            buf_reserve(&bulk->entries, count * sizeof(struct entry));
 }
@@ -286,8 +290,7 @@ static bool read_items(struct bulk *bulk)
     shape_reader_init(&bulk->shapes, store_shapes(call->api->o.store));
     bulk_reader_init(&reader, body, &bulk->shapes, &bulk->scratch);
     while (rc == RC_OK && (rc = bulk_next(&reader, &in, &type, &err)) == RC_OK) {
-        if (bulk->count == 0 &&
-            !reserve_items(bulk, body.len / reader.at + body.len / reader.at / 8))
+        if (bulk->count == 0 && !reserve_items(bulk, body.len, reader.at))
             rc = RC_NOMEM;
         else
             rc = add_item(bulk, &in);

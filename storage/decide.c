@@ -8,6 +8,9 @@
 
 #include <stdlib.h>
 
+/* Blocks begun with so many bytes keep how their documents were taken apart. */
+#define FITS_FROM (64 * KIB)
+
 /* ---- refusing one item */
 
 static void refuse(struct write_item *item, const struct err *err)
@@ -406,8 +409,9 @@ static enum rc make_room(struct txn *txn, struct touch *touch, const struct row 
     size_t bytes = ahead < target ? ahead : target, values = 0;
     if (bytes < row->doc.len)
         bytes = row->doc.len;
-    if (row->fit != NULL &&
-        row->fit->shape != NULL) /* those to come will be like it, more or less */
+    /* Those to come will be like it, more or less. A small open block keeps no fits: they hold a
+     * generation of shapes, which may be larger, until it is sealed. */
+    if (bytes >= FITS_FROM && row->fit != NULL && row->fit->shape != NULL)
         values = (bytes / row->doc.len + 4) * (row->fit->shape->slots + 4);
     struct rows *rows = rows_create(bytes, bytes / 256 + 4, values);
     if (rows == NULL)

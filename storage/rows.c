@@ -149,9 +149,11 @@ void rows_release(struct rows *rows)
 static void keep_fit(struct rows *rows, struct entry *entry, const struct fit *fit)
 {
     size_t slots = fit->shape->slots;
+    if (slots > rows->lens_max - rows->lens_len)
+        return;
     if (rows->shapes == NULL)
         rows->shapes = shape_table_retain(fit->table);
-    if (rows->shapes != fit->table || slots > rows->lens_max - rows->lens_len)
+    if (rows->shapes != fit->table)
         return;
     entry->shape = fit->shape;
     entry->lens_at = (uint32_t)rows->lens_len;

@@ -21,9 +21,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Values looked at on the way down, in all branches tried, before a document is given up. Two
- * branches may begin alike: an array is one value or a few numbers. */
-#define STEPS_MAX (2 * SHAPE_SLOTS_MAX)
+/* Nodes looked at, in all branches tried, before a document is given up. Two branches may begin
+ * alike: an array is one value or a few numbers. */
+#define STEPS_MAX (8 * SHAPE_SLOTS_MAX)
 /* Numbers of an array that get slots of their own. */
 #define EXPANDED_MAX 4
 /* Whole documents that are one value share a path. */
@@ -83,9 +83,9 @@ size_t shape_count(const struct shape_table *table)
     return table->count;
 }
 
-size_t shape_slots(const struct shape_table *table)
+size_t shape_memory(const struct shape_table *table)
 {
-    return table->slots;
+    return table->arena.memory;
 }
 
 const struct shape *shape_at(const struct shape_table *table, size_t number)
@@ -140,9 +140,9 @@ const struct shape *shape_find(const struct shape_table *table, struct slice doc
     const struct node *n = atomic_load_explicit(&table->root, memory_order_acquire);
     unsigned depth = 0, steps = 0;
     for (;;) {
-        while (n != NULL &&
-               ((size_t)(end - p) < n->piece_len || !bytes_eq(p, n->piece, n->piece_len)))
-            n = n->next;
+        for (; n != NULL; n = n->next, steps++)
+            if ((size_t)(end - p) >= n->piece_len && bytes_eq(p, n->piece, n->piece_len))
+                break;
         if (n == NULL) { /* one up, and on with its sibling */
             if (depth == 0)
                 return NULL;
@@ -523,12 +523,12 @@ bool shape_adopt(struct shape_table *table, const struct shape *shape, size_t sh
     return true;
 }
 
-bool shape_learn(struct shape_table *table, struct slice doc, size_t shapes_max, size_t slots_max,
-                 struct slice *values, const struct shape **shape_out)
+bool shape_learn(struct shape_table *table, struct slice doc, struct slice *values,
+                 const struct shape **shape_out)
 {
     struct apart a;
     uint32_t number = SHAPE_NONE;
-    if (take_apart(&a, doc, values) && !find_or_learn(table, &a, shapes_max, slots_max, &number))
+    if (take_apart(&a, doc, values) && !find_or_learn(table, &a, SIZE_MAX, SIZE_MAX, &number))
         return false;
     *shape_out = number == SHAPE_NONE ? NULL : table->list[number];
     return true;

@@ -64,7 +64,7 @@ struct shape_table *shape_table_create(void); /* NULL: memory */
 struct shape_table *shape_table_retain(struct shape_table *table);
 void shape_table_release(struct shape_table *table); /* accepts NULL */
 size_t shape_count(const struct shape_table *table);
-size_t shape_slots(const struct shape_table *table); /* of all shapes */
+size_t shape_memory(const struct shape_table *table); /* of all shapes */
 const struct shape *shape_at(const struct shape_table *table, size_t number);
 
 /* The shape in the table that a document has, and its values; NULL: it has none of them, or is no
@@ -82,9 +82,9 @@ MUST_CHECK bool shape_of(struct shape_table *table, struct slice doc, size_t sha
 #define SHAPE_NONE UINT32_MAX
 MUST_CHECK bool shape_adopt(struct shape_table *table, const struct shape *shape, size_t shapes_max,
                             size_t slots_max, uint32_t *number_out);
-/* Learn the shape of a document that fitted none; *shape_out is NULL where it has none or would be
- * one too many. False: memory is out. */
-MUST_CHECK bool shape_learn(struct shape_table *table, struct slice doc, size_t shapes_max,
-                            size_t slots_max, struct slice *values, const struct shape **shape_out);
+/* Learn the shape of a document that fitted none; *shape_out is NULL where it has none. False:
+ * memory is out. */
+MUST_CHECK bool shape_learn(struct shape_table *table, struct slice doc, struct slice *values,
+                            const struct shape **shape_out);
 
 #endif

@@ -61,12 +61,10 @@ static const struct shape *learn(struct shape_reader *r, struct slice doc, struc
     struct shapes *shapes = r->shapes;
     const struct shape *shape = NULL;
     pthread_mutex_lock(&shapes->lock);
-    if (shapes->table == r->table &&
-        !shape_learn(r->table, doc, SHAPES_SHARED_MAX, SHAPES_SHARED_SLOTS, values, &shape))
+    if (shapes->table == r->table && !shape_learn(r->table, doc, values, &shape))
         shape = NULL; /* no memory: the document is valid all the same */
-    if (shapes->table == r->table &&
-        (shape_count(r->table) >= SHAPES_SHARED_MAX ||
-         shape_slots(r->table) + SHAPE_SLOTS_MAX > SHAPES_SHARED_SLOTS)) {
+    if (shapes->table == r->table && (shape_count(r->table) >= SHAPES_SHARED_MAX ||
+                                      shape_memory(r->table) >= SHAPES_SHARED_BYTES)) {
         struct shape_table *next = shape_table_create();
         if (next != NULL) {
             shape_table_release(shapes->table); /* the reader has its own reference */

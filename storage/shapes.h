@@ -5,7 +5,7 @@
  *
  *   G1  shapes come in generations: a full table is left for a new one, and goes with the last that
  *       holds it (a reader, rows that are not packed yet).
- *   G2  at most SHAPES_SHARED_MAX shapes and SHAPES_SHARED_SLOTS slots a generation: 3 MB.
+ *   G2  a table is full with SHAPES_SHARED_MAX shapes or SHAPES_SHARED_BYTES of memory.
  *   G3  a document is accepted and refused as json_check would, with the same fault. */
 #ifndef STOWD_SHAPES_H
 #define STOWD_SHAPES_H
@@ -14,7 +14,7 @@
 #include "storage/shape.h"
 
 #define SHAPES_SHARED_MAX   1024u
-#define SHAPES_SHARED_SLOTS 16384u
+#define SHAPES_SHARED_BYTES (1024u * 1024u)
 
 /* For all threads. */
 struct shapes;

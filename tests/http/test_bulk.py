@@ -4,6 +4,7 @@ import random
 import re
 
 import pytest
+import stow
 from stow import action, bulk_body, ndjson
 
 DOCUMENT_ERRORS = ("document_parsing_exception", "mapper_parsing_exception")
@@ -189,3 +190,25 @@ def test_bulk_updates(client, index):
     assert client.source(index, "1") == b'{"a": 1.0, "b":{"c":2,"d":3}}'
     assert client.source(index, "2") == b'{"x":1}'
     assert client.source(index, "3") == b'{"first": true}'
+
+
+def test_a_small_first_item_reserves_no_gigabytes(make_daemon):
+    d = make_daemon()
+
+    def peak():
+        with open(f"/proc/{d.process.pid}/status", encoding="ascii") as f:
+            return int(re.search(r"VmPeak:\s+(\d+) kB", f.read()).group(1)) << 10
+    c = d.client()
+    body = b'{"delete":{"_index":"i","_id":"1"}}\n' + \
+        b"".join(b'{"index":{"_index":"i"}}\n{"v":"%s"}\n' % (b"x" * 1000000) for _ in range(40))
+    before = peak()
+    assert len(c.bulk(body).items) == 41
+    assert stow.SLOW > 1 or peak() - before < 5 * len(body)
+
+
+def test_each_item_is_judged_though_its_line_is_the_same(client, index):
+    line = ndjson({"create": {"_index": index, "_id": "1", "version": 3, "version_type": "external"}}, {"v": 1})
+    r = client.bulk(line * 3)
+    assert r.status == 400
+    reason = r.json["error"]["reason"]
+    assert reason.count("create operations only") == 3

@@ -185,6 +185,32 @@ static void test_generations(void **state)
     buf_done(&doc);
 }
 
+/* Keys may be long: a generation is left by its memory, too. */
+static void test_memory(void **state)
+{
+    (void)state;
+    struct shapes *shapes = shapes_create();
+    struct shape_reader reader;
+    struct buf doc = {0};
+    struct fit fit;
+    const struct shape_table *first = NULL;
+    unsigned i = 0;
+    for (bool left = false; !left; i++) {
+        shape_reader_init(&reader, shapes);
+        first = i == 0 ? reader.table : first;
+        left = reader.table != first;
+        assert_true(shape_memory(reader.table) < SHAPES_SHARED_BYTES + 64 * KIB);
+        doc.len = 0;
+        buf_printf(&doc, "{\"%0*u\":1}", 8000, i);
+        assert_true(check(&reader, buf_slice(&doc), &fit));
+        assert_non_null(fit.shape);
+        shape_reader_done(&reader);
+    }
+    assert_true(i < SHAPES_SHARED_MAX / 2);
+    shapes_destroy(shapes);
+    buf_done(&doc);
+}
+
 /* Documents that have nothing in common are not learned for ever. */
 static void test_strangers(void **state)
 {
@@ -210,9 +236,8 @@ static void test_strangers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verdict),
-        cmocka_unit_test(test_without),
-        cmocka_unit_test(test_generations),
+        cmocka_unit_test(test_verdict),     cmocka_unit_test(test_without),
+        cmocka_unit_test(test_generations), cmocka_unit_test(test_memory),
         cmocka_unit_test(test_strangers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
