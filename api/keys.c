@@ -748,7 +748,7 @@ static enum rc put_index_answers(const struct api_call *call, struct json_value 
         enum rc rc = RC_OK;
         if (one.type == JSON_STRING)
             json_unquote(one.text, &name);
-        if (out->ptr[out->len - 1] != '{')
+        if (out->len != 0 && out->ptr[out->len - 1] != '{')
             buf_put_byte(out, ',');
         json_quote(buf_slice(&name), out);
         BUF_PUT_LIT(out, ":{");
@@ -759,7 +759,7 @@ static enum rc put_index_answers(const struct api_call *call, struct json_value 
                 break;
             bool may = may_each(call, buf_slice(&name), bits);
             *all = *all && may;
-            if (out->ptr[out->len - 1] != '{')
+            if (out->len != 0 && out->ptr[out->len - 1] != '{')
                 buf_put_byte(out, ',');
             buf_put_slice(out, privilege.text);
             buf_put_str(out, may ? ":true" : ":false");

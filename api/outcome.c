@@ -4,6 +4,7 @@
 #include "api/outcome.h"
 
 #include "api/merge.h"
+#include "api/suggest.h"
 #include "config/limits.h"
 
 /* ---- before */
@@ -79,51 +80,20 @@ bool document_check(struct slice doc, struct buf *reason)
 
 /* ---- updates */
 
-static const char *const update_fields[] = {
-    "script",  "scripted_upsert", "upsert",          "doc", "doc_as_upsert", "detect_noop",
-    "_source", "if_seq_no",       "if_primary_term",
-};
-
-/* Levenshtein distance of two short texts. */
-static size_t distance(struct slice a, struct slice b)
-{
-    size_t row[33];
-    if (a.len > 32 || b.len > 32)
-        return 64;
-    for (size_t j = 0; j <= b.len; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a.len; i++) {
-        size_t corner = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b.len; j++) {
-            size_t best = corner + (a.ptr[i - 1] != b.ptr[j - 1]);
-            corner = row[j];
-            best = best < row[j] + 1 ? best : row[j] + 1;
-            row[j] = best < row[j - 1] + 1 ? best : row[j - 1] + 1;
-        }
-    }
-    return row[b.len];
-}
+static const char *const update_fields =
+    "script scripted_upsert upsert doc doc_as_upsert detect_noop _source if_seq_no if_primary_term";
 
 static enum rc unknown_field(struct slice body, struct slice key, struct err *err)
 {
     struct slice name = slice_of(key.ptr + 1, key.len - 2);
-    size_t at = (size_t)(key.ptr - body.ptr) + 1, best = SIZE_MAX;
-    const char *near = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(update_fields); i++) {
-        struct slice field = slice_str(update_fields[i]);
-        size_t d = distance(name, field), longer = name.len > field.len ? name.len : field.len;
-        if (d * 2 < longer && d < best) {
-            best = d;
-            near = update_fields[i];
-        }
-    }
-    return near == NULL
+    size_t at = (size_t)(key.ptr - body.ptr) + 1;
+    struct slice near = suggest_word(name, &update_fields, 1);
+    return near.len == 0
                ? err_set(err, RC_INVALID, 0, "[1:%zu] [UpdateRequest] unknown field [%.*s]", at,
                          SLICE_FMT(name))
                : err_set(err, RC_INVALID, 0,
-                         "[1:%zu] [UpdateRequest] unknown field [%.*s] did you mean [%s]?", at,
-                         SLICE_FMT(name), near);
+                         "[1:%zu] [UpdateRequest] unknown field [%.*s] did you mean [%.*s]?", at,
+                         SLICE_FMT(name), SLICE_FMT(near));
 }
 
 static enum rc want_type(struct slice key, bool fits, struct err *err)

@@ -22,12 +22,12 @@ static size_t distance(struct slice a, struct slice b)
     return row[b.len];
 }
 
-void suggest(struct slice word, const char *const *lists, size_t count, struct buf *out)
+struct slice suggest_word(struct slice word, const char *const *lists, size_t count)
 {
     struct slice best = SLICE_NONE;
     double most = 0.5;
     if (word.len > WORD_BYTES_MAX)
-        return;
+        return best;
     for (size_t i = 0; i < count; i++)
         for (const char *p = lists[i] + strspn(lists[i], " "); *p != '\0'; p += strspn(p, " ")) {
             struct slice known = slice_of(p, strcspn(p, " "));
@@ -41,6 +41,12 @@ void suggest(struct slice word, const char *const *lists, size_t count, struct b
                 best = known;
             }
         }
+    return best;
+}
+
+void suggest(struct slice word, const char *const *lists, size_t count, struct buf *out)
+{
+    struct slice best = suggest_word(word, lists, count);
     if (best.len != 0)
         buf_printf(out, " -> did you mean [%.*s]?", SLICE_FMT(best));
 }

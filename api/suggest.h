@@ -6,6 +6,8 @@
 #include "config/base.h"
 #include "config/buf.h"
 
+/* The near word, or none. */
+struct slice suggest_word(struct slice word, const char *const *lists, size_t count);
 /* Append " -> did you mean [x]?", or nothing when no word is near (Elasticsearch: more than half of
  * the letters stay). Each of the lists holds words separated by spaces. */
 void suggest(struct slice word, const char *const *lists, size_t count, struct buf *out);

@@ -65,44 +65,29 @@ static uint64_t zigzag(int64_t v)
     return (uint64_t)v << 1 ^ (v < 0 ? UINT64_MAX : 0);
 }
 
-void planes_put_u32(struct buf *planes, const uint32_t *v, size_t n, unsigned width)
+/* Numbers of `size` bytes, a constant in each use. */
+ALWAYS_INLINE void put_planes(struct buf *planes, const void *numbers, const size_t size, size_t n,
+                              unsigned width)
 {
+    const uint32_t *narrow = numbers;
+    const uint64_t *wide = numbers;
     if (width == 0 || !buf_reserve(planes, n * width))
         return;
     uint8_t *restrict p = planes->ptr + planes->len;
-    for (unsigned b = 0; b < width; b++, p += n) {
-        unsigned shift = 8 * b;
-        size_t i = 0;
-        for (; i + 4 <= n; i += 4) {
-            p[i] = (uint8_t)(v[i] >> shift);
-            p[i + 1] = (uint8_t)(v[i + 1] >> shift);
-            p[i + 2] = (uint8_t)(v[i + 2] >> shift);
-            p[i + 3] = (uint8_t)(v[i + 3] >> shift);
-        }
-        for (; i < n; i++)
-            p[i] = (uint8_t)(v[i] >> shift);
-    }
+    for (unsigned b = 0; b < width; b++, p += n)
+        for (size_t i = 0; i < n; i++)
+            p[i] = (uint8_t)(size == sizeof *narrow ? narrow[i] >> (8 * b) : wide[i] >> (8 * b));
     planes->len += n * width;
+}
+
+void planes_put_u32(struct buf *planes, const uint32_t *v, size_t n, unsigned width)
+{
+    put_planes(planes, v, sizeof *v, n, width);
 }
 
 static void planes_put_u64(struct buf *planes, const uint64_t *v, size_t n, unsigned width)
 {
-    if (width == 0 || !buf_reserve(planes, n * width))
-        return;
-    uint8_t *restrict p = planes->ptr + planes->len;
-    for (unsigned b = 0; b < width; b++, p += n) {
-        unsigned shift = 8 * b;
-        size_t i = 0;
-        for (; i + 4 <= n; i += 4) {
-            p[i] = (uint8_t)(v[i] >> shift);
-            p[i + 1] = (uint8_t)(v[i + 1] >> shift);
-            p[i + 2] = (uint8_t)(v[i + 2] >> shift);
-            p[i + 3] = (uint8_t)(v[i + 3] >> shift);
-        }
-        for (; i < n; i++)
-            p[i] = (uint8_t)(v[i] >> shift);
-    }
-    planes->len += n * width;
+    put_planes(planes, v, sizeof *v, n, width);
 }
 
 /* ---- texts */
