@@ -629,3 +629,12 @@ void access_destroy(struct access *access)
     pthread_mutex_destroy(&access->lock);
     free(access);
 }
+
+bool access_is_on(struct api_call *call)
+{
+    if (call->user == NULL)
+        reply_error(call, 400, "illegal_argument_exception",
+                    "no handler found for uri [%.*s]: security is off (security.enabled)",
+                    SLICE_FMT(call->path));
+    return call->user != NULL;
+}

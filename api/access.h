@@ -58,6 +58,8 @@ struct access {
 
 MUST_CHECK enum rc access_create(struct api *api, struct access **out, struct err *err);
 void access_destroy(struct access *access); /* accepts NULL */
+/* False: security is off, and that has been replied. */
+bool access_is_on(struct api_call *call);
 /* Read the users file again; on failure the users stay as they were. Any thread. */
 MUST_CHECK enum rc access_reload(struct access *access, struct err *err);
 
@@ -99,9 +101,6 @@ void principal_release(const struct principal *principal);               /* acce
 /* ---- keys (api/keys.c) */
 MUST_CHECK enum rc keys_open(struct access *access, struct err *err);
 void keys_close(struct keys *keys);
-/* Role descriptors into a key's limited, cluster and grants. RC_INVALID or RC_UNSUPPORTED name what
- * is wrong; what was read by then stays. */
-MUST_CHECK enum rc keys_roles_read(struct slice json, struct api_key *key, struct err *err);
 /* The key of an id and its secret; NULL: wrong, expired or invalidated. Retained. */
 struct api_key *keys_verify(struct access *access, struct slice id, struct slice secret);
 void key_release(const struct api_key *key); /* accepts NULL */

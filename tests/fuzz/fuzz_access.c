@@ -2,7 +2,7 @@
 /* What strangers send before anybody knows them, an Authorization header, and what a user gives a
  * key, role descriptors: taken apart whole or refused, and never more privileges than were named.
  */
-#include "api/access.h"
+#include "api/privileges.h"
 #include "storage/json.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static void try_roles(struct slice text)
         USERS_READ | USERS_WRITE | USERS_CREATE | USERS_VIEW | USERS_MANAGE | USERS_ALL;
     struct api_key key = {0};
     struct err err = {RC_OK, 0, ""};
-    enum rc rc = keys_roles_read(text, &key, &err);
+    enum rc rc = roles_read(text, &key, &err);
     must(rc == RC_OK || err.msg[0] != '\0');
     must(rc != RC_OK || key.limited || (key.grants.count == 0 && !key.cluster));
     for (size_t i = 0; i < key.grants.count; i++) {
