@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The catalog: what is durable beside the segments, in one LMDB environment per node. The only file
- * with <lmdb.h> is catalog.c. Keys and values in docs/format.md.
+ * with <lmdb.h> are catalog.c and catalog_records.c. Keys and values in docs/format.md.
  *
  *   C1  every commit is synced (never MDB_NOSYNC). One that failed with RC_FULL has changed
  *       nothing; of any other only the next start knows. When LMDB cannot tell what the disk has,
@@ -142,8 +142,7 @@ MUST_CHECK enum rc catalog_txn_get_dead(struct catalog_txn *txn, uint32_t index_
 MUST_CHECK enum rc catalog_drop_index(struct catalog_txn *txn, uint32_t index_no, size_t max,
                                       bool *more_out, struct err *err);
 /* Bytes of keys and values that an index has in the catalog (for _stats): blocks, ids, dead.
- * Counted by a walk; of more than 262,144 ids the number is taken from how many lie in the first
- * part of the hash space (good to 1 in 100), so that a call stays within some 20 ms. */
+ * Counted by a walk over all of them. */
 MUST_CHECK enum rc catalog_index_bytes(struct catalog *catalog, uint32_t index_no,
                                        uint64_t *bytes_out, struct err *err);
 
