@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The catalog: what is durable beside the segments, in one LMDB environment per node. The only file
- * with <lmdb.h> are catalog.c and catalog_records.c. Keys and values in docs/format.md.
+/* The catalog: what is durable beside the segments, in one LMDB environment per node. Only
+ * catalog.c and catalog_records.c include <lmdb.h>. Keys and values in docs/format.md.
  *
  *   C1  every commit is synced (never MDB_NOSYNC). One that failed with RC_FULL has changed
  *       nothing; of any other only the next start knows. When LMDB cannot tell what the disk has,

@@ -14,7 +14,7 @@ import time
 import pytest
 from test_damage import segment_files
 from test_dictionary import few_words
-from stow import SLOW, STOWD, Daemon, action, in_threads, log_documents, ndjson, wait_until
+from stow import SLOW, STOWD, Daemon, action, flip, in_threads, log_documents, ndjson, wait_until
 
 STOWCTL = os.environ.get("STOWCTL") or os.path.join(os.path.dirname(STOWD), "stowctl")
 pytestmark = pytest.mark.skipif(not os.access(STOWCTL, os.X_OK), reason=f"{STOWCTL} is not built")
@@ -59,12 +59,9 @@ def named(backup_dir):
     return {line[3]: (line[4], int(line[2])) for line in lines}
 
 
-def flip(path, at):
-    with open(path, "r+b") as f:
-        f.seek(at)
-        byte = f.read(1)[0]
-        f.seek(at)
-        f.write(bytes([byte ^ 0x40]))
+def largest_segment(daemon, backup_dir):
+    return max((p for p in named(backup_dir) if p.endswith(".seg")),
+               key=lambda p: os.path.getsize(os.path.join(daemon.data, p)))
 
 
 @pytest.fixture
@@ -192,8 +189,7 @@ def test_what_was_damaged_stays_damaged(loaded, tmp_path):
     d, _ = loaded
     assert d.stop() == 0
     backup(d.data, tmp_path / "good")
-    segment = max((p for p in named(tmp_path / "good") if p.endswith(".seg")),
-                  key=lambda p: os.path.getsize(os.path.join(d.data, p)))
+    segment = largest_segment(d, tmp_path / "good")
     flip(os.path.join(d.data, segment), os.path.getsize(os.path.join(d.data, segment)) // 2)
     to = tmp_path / "backup"
     for more in ([], ["--quick"], ["--quick"], []):
@@ -299,8 +295,7 @@ def test_damage_in_the_data_directory_is_told(loaded, make_daemon, tmp_path):
     d, known = loaded
     assert d.stop() == 0
     backup(d.data, tmp_path / "good")
-    segment = max((p for p in named(tmp_path / "good") if p.endswith(".seg")),
-                  key=lambda p: os.path.getsize(os.path.join(d.data, p)))
+    segment = largest_segment(d, tmp_path / "good")
     flip(os.path.join(d.data, segment), os.path.getsize(os.path.join(d.data, segment)) // 2)
     text = backup(d.data, tmp_path / "bad", code=1)
     assert f"damage: index [b]: {segment}" in text and "1 damaged" in text
@@ -601,8 +596,7 @@ def test_a_segment_that_is_missing(loaded, tmp_path):
     d, _ = loaded
     assert d.stop() == 0
     backup(d.data, tmp_path / "backup")
-    segment = max((p for p in named(tmp_path / "backup") if p.endswith(".seg")),
-                  key=lambda p: os.path.getsize(os.path.join(d.data, p)))
+    segment = largest_segment(d, tmp_path / "backup")
     os.unlink(os.path.join(d.data, segment))
     text = backup(d.data, tmp_path / "second", code=1)
     assert f"{segment} is missing" in text and "1 damaged" in text

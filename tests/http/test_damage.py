@@ -6,7 +6,7 @@ import shutil
 import struct
 
 import pytest
-from stow import log_documents
+from stow import flip, log_documents
 
 ALIGN = 64
 
@@ -40,14 +40,6 @@ def records(path):
     if data[-64:-60] == b"SFTR":
         out.append(("footer", len(data) - 64, 64, 0, 0))
     return out
-
-
-def flip(path, at):
-    with open(path, "r+b") as f:
-        f.seek(at)
-        byte = f.read(1)[0]
-        f.seek(at)
-        f.write(bytes([byte ^ 0x40]))
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import threading
 import time
 
 import pytest
-from stow import in_threads, log_documents, ndjson, action, wait_until
-from test_damage import flip, records, segment_files
+from stow import action, flip, in_threads, log_documents, ndjson, wait_until
+from test_damage import records, segment_files
 
 FAST = ("storage.scrub.rate=1gb", "storage.scrub.interval=1s")
 

@@ -386,6 +386,15 @@ class Daemon:
 
 # ---------------------------------------------------------------- odds and ends
 
+def flip(path, at):
+    """Turn one bit of a file over."""
+    with open(path, "r+b") as f:
+        f.seek(at)
+        byte = f.read(1)[0]
+        f.seek(at)
+        f.write(bytes([byte ^ 0x40]))
+
+
 def in_threads(functions, timeout=60):
     """Run them at once; results in order; the first exception is raised."""
     results, errors = [None] * len(functions), []
