@@ -14,9 +14,7 @@
  *   --ids KIND        bulk: made (by the daemon, the default), uuid, ascending, pool:N (drawn from
  *                     N ids)
  *   --save-ids FILE   bulk: the ids that were answered, as get and mget read them
- *   --seed N          of everything random
- *
- * An INDEX that ends in "-" gets the number of the pass behind it. */
+ *   --seed N          of everything random */
 #include "tools/bench/client.h"
 #include "tools/bench/corpus.h"
 
@@ -65,7 +63,6 @@ struct load {
     char (*heads)[HEAD_BYTES]; /* one a connection, as are bodies */
     char **bodies;
     size_t body_cap;
-    char **names; /* of the index that a connection's request goes to */
 
     double until; /* monotonic */
     uint64_t random, next_id;
@@ -189,12 +186,7 @@ static bool bulk_next(void *arg, struct exchange *x)
             put_id(load, body + (load->id_at[chunk->first + i] - chunk->at));
         x->body = body;
     }
-    char *name = load->names[x->connection];
-    size_t len = strlen(load->index);
-    int n = len > 0 && load->index[len - 1] == '-'
-                ? snprintf(name, HEAD_BYTES, "%s%" PRIu64, load->index, load->pass)
-                : snprintf(name, HEAD_BYTES, "%s", load->index);
-    if (n >= HEAD_BYTES || snprintf(path, sizeof path, "/%s/_bulk", name) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "/%s/_bulk", load->index) >= (int)sizeof path)
         errx(1, "name of the index is too long");
     put_head(load, x, "POST", path, "application/x-ndjson");
     load->requests++;
@@ -213,7 +205,7 @@ static void save_ids(struct load *load, const struct exchange *x)
         const char *quote = (const char *)memchr(at, '"', (size_t)(end - at));
         if (quote == NULL)
             return;
-        fprintf(load->save, "%s/%.*s\n", load->names[x->connection], (int)(quote - at), at);
+        fprintf(load->save, "%s/%.*s\n", load->index, (int)(quote - at), at);
     }
 }
 
@@ -402,11 +394,8 @@ static void prepare(struct load *load, const char *kind, const char *file)
     }
     load->heads = (char(*)[HEAD_BYTES])must_alloc(load->connections, HEAD_BYTES);
     load->bodies = (char **)must_alloc(load->connections, sizeof *load->bodies);
-    load->names = (char **)must_alloc(load->connections, sizeof *load->names);
-    for (unsigned i = 0; i < load->connections; i++) {
+    for (unsigned i = 0; i < load->connections; i++)
         load->bodies[i] = (char *)must_alloc(load->body_cap + 1, 1);
-        load->names[i] = (char *)must_alloc(HEAD_BYTES, 1);
-    }
     load->until = seconds_now() + load->limits.seconds;
 }
 

@@ -11,17 +11,14 @@ BUDGETS = "http.max_in_flight storage.cache.size storage.ids.memory".split()
 
 
 def ingest_round(b, corpus, daemon, tag, codec, mb=None, **settings):
-    """One round: the corpus into fresh indices until there are enough bytes."""
-    passes = b.passes(corpus, mb)
-    names = [f"{tag}-{n}" for n in range(passes)]
-    for name in names:
-        daemon.create(name, codec, **settings)
+    """One round: the corpus into a fresh index, again and again until there are enough bytes."""
+    daemon.create(tag, codec, **settings)
     with Threads(daemon) as threads:
-        result = daemon.load("bulk", f"{tag}-", corpus.path, "--connections", 2, "--passes", passes)
+        result = daemon.load("bulk", tag, corpus.path, "--connections", 2, "--passes",
+                             b.passes(corpus, mb))
         daemon.request("POST", "/_flush")
     seconds = sum(threads.seconds.values())
-    for name in names:
-        daemon.request("DELETE", f"/{name}")
+    daemon.request("DELETE", f"/{tag}")
     daemon.settle()
     mb = result["raw_bytes"] / 1e6
     return {"cpu": mb / seconds, "wall": mb / result["seconds"],
