@@ -109,11 +109,11 @@ static int by_hash(const void *a, const void *b)
 enum rc touch_look(struct txn *txn, struct touch *touch)
 {
     size_t n = 0, all = touch->to - touch->from;
+    if (!txn->keyed)
+        return RC_OK;
     struct hashed *list = malloc((all + 1) * sizeof *list);
     uint64_t *hash = malloc((all + 1) * 2 * sizeof *hash);
     enum rc rc = list == NULL || hash == NULL ? RC_NOMEM : RC_OK;
-    if (rc == RC_OK && !txn->keyed)
-        goto out;
     for (size_t i = touch->from; rc == RC_OK && i < touch->to; i++) {
         uint32_t at = txn->order[i];
         struct plan *plan = &txn->plan[at];
@@ -132,7 +132,6 @@ enum rc touch_look(struct txn *txn, struct touch *touch)
         for (size_t i = 0; i < n; i++)
             txn->plan[list[i].item].deep_seq = hash[n + i];
     }
-out:
     free(list);
     free(hash);
     return rc;
@@ -174,6 +173,8 @@ static enum rc prepare(struct txn *txn, struct touch *touch, size_t from, size_t
     struct candidate list[LIMIT_DECIDE_ITEMS];
     size_t n = 0;
     bool documents = false;
+    if (!txn->keyed)
+        return RC_OK;
     pthread_mutex_lock(&ix->write);
     uint64_t seen = ix->next_seq;
     pthread_mutex_unlock(&ix->write);
@@ -184,8 +185,6 @@ static enum rc prepare(struct txn *txn, struct touch *touch, size_t from, size_t
         plan->old_live = plan->elsewhere = false;
         documents = documents || txn->write->items[txn->order[i]].op == WRITE_UPDATE;
     }
-    if (!txn->keyed)
-        return RC_OK;
     find_candidates(txn, touch, from, to, list, &n);
     struct row_reader reader;
     enum rc rc = RC_OK;
@@ -398,7 +397,7 @@ static bool is_full(const struct index *ix, size_t doc_len)
 }
 
 /* Make the open block one that takes this row: seal a full one, begin or enlarge. */
-static enum rc make_room(struct txn *txn, struct touch *touch, const struct row *row, size_t ahead)
+static enum rc make_room(struct txn *txn, struct touch *touch, const struct row *row)
 {
     struct index *ix = touch->index;
     size_t target = index_block_target(ix);
@@ -406,7 +405,8 @@ static enum rc make_room(struct txn *txn, struct touch *touch, const struct row 
         TRY(seal(txn, touch));
     if (ix->open != NULL)
         return RC_OK;
-    size_t bytes = ahead < target ? ahead : target, values = 0;
+    /* After a large write another will fill the block. */
+    size_t bytes = touch->ahead < FITS_FROM ? touch->ahead : target, values = 0;
     if (bytes < row->doc.len)
         bytes = row->doc.len;
     /* Those to come will be like it, more or less. A small open block keeps no fits: they hold a
@@ -440,14 +440,13 @@ static enum rc append(struct index *ix, const struct row *row)
     return RC_OK;
 }
 
-/* Give the row its seq and write it. `ahead`: bytes of documents that will probably follow. */
-static enum rc write_row(struct txn *txn, struct touch *touch, uint32_t at, struct row *row,
-                         size_t ahead)
+/* Give the row its seq and write it. */
+static enum rc write_row(struct txn *txn, struct touch *touch, uint32_t at, struct row *row)
 {
     struct index *ix = touch->index;
     struct write_item *item = &txn->write->items[at];
-    struct plan *plan = &txn->plan[at];
-    TRY(make_room(txn, touch, row, ahead));
+    struct plan *plan = plan_at(txn, at);
+    TRY(make_room(txn, touch, row));
     if (touch->open_first != SEQ_NONE &&
         (rows_count(ix->open) == 0 || rows_first_seq(ix->open) != touch->open_first))
         touch->loose_fixed = touch->loose_count; /* somebody else sealed the block of our rows */
@@ -496,10 +495,10 @@ static bool foreign_made(struct index *ix, struct write_item *item)
     return true;
 }
 
-static enum rc decide_item(struct txn *txn, struct touch *touch, uint32_t at, size_t ahead)
+static enum rc decide_item(struct txn *txn, struct touch *touch, uint32_t at)
 {
     struct write_item *item = &txn->write->items[at];
-    struct plan *plan = &txn->plan[at];
+    struct plan *plan = plan_at(txn, at);
     struct row row = {0};
     if (item->result != WRITE_PENDING)
         return RC_OK;
@@ -517,20 +516,26 @@ static enum rc decide_item(struct txn *txn, struct touch *touch, uint32_t at, si
     }
     if (!make_row(item, plan, &row))
         return RC_OK;
-    return write_row(txn, touch, at, &row, ahead);
+    return write_row(txn, touch, at, &row);
+}
+
+/* The item has its result. */
+static void tally(struct touch *touch, const struct write_item *item)
+{
+    touch->indexed += item->result == WRITE_CREATED || item->result == WRITE_UPDATED;
+    touch->deletes += item->result == WRITE_DELETED;
+    touch->failed += item->result == WRITE_REFUSED;
+    touch->ahead -= item->source.len;
 }
 
 /* One step: as many of order[from .. to) as stay true. *next_out: where to go on.
  * Without ids a step ends with its block, so that writes at the same time take turns by blocks: one
  * that two share goes to the log as rows and is packed once more. */
-static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to, size_t ahead,
-                    size_t *next_out)
+static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to, size_t *next_out)
 {
     struct index *ix = touch->index;
     enum rc rc = RC_OK;
-    size_t i = from, ids = 0;
-    for (size_t k = from; k < to; k++)
-        ids += txn->plan[txn->order[k]].keyed;
+    size_t i = from, ids = txn->keyed ? to - from : 0;
     pthread_mutex_lock(&ix->write);
     pthread_mutex_lock(&ix->table);
     if (!touch->ticketed)
@@ -539,9 +544,10 @@ static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to
     pthread_mutex_unlock(&ix->table);
     rc = ready ? index_begin_run_locked(ix) : RC_NOMEM;
     for (; i < to && rc == RC_OK; i++) {
-        rc = decide_item(txn, touch, txn->order[i], ahead);
+        rc = decide_item(txn, touch, txn->order[i]);
         if (rc == RC_AGAIN)
             break;
+        tally(touch, &txn->write->items[txn->order[i]]);
         if (rc == RC_OK && !txn->keyed && i + 1 < touch->to &&
             is_full(ix, txn->write->items[txn->order[i + 1]].source.len)) {
             rc = seal(txn, touch);
@@ -562,22 +568,25 @@ static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to
     return rc == RC_AGAIN ? RC_OK : rc;
 }
 
+/* Where a step that begins at order[from] ends at the latest. */
+static size_t step_end(const struct txn *txn, const struct touch *touch, size_t from)
+{
+    size_t max = txn->keyed ? LIMIT_DECIDE_ITEMS : LIMIT_DECIDE_MADE, bytes = 0;
+    size_t to = from, end = touch->to - from < max ? touch->to : from + max;
+    if (!txn->keyed) /* it ends with its block */
+        return end;
+    while (to < end && bytes < LIMIT_DECIDE_BYTES)
+        bytes += txn->write->items[txn->order[to++]].source.len;
+    return to;
+}
+
 enum rc touch_decide(struct txn *txn, struct touch *touch)
 {
-    const struct write_item *items = txn->write->items;
-    size_t ahead = touch->bytes;
-    size_t items_max = txn->keyed ? LIMIT_DECIDE_ITEMS : LIMIT_DECIDE_MADE;
-    size_t bytes_max = txn->keyed ? LIMIT_DECIDE_BYTES : index_block_target(touch->index);
     touch->open_first = SEQ_NONE;
     for (size_t from = touch->from; from < touch->to;) {
-        size_t to = from, bytes = 0, next = from;
-        while (to < touch->to && to - from < items_max && bytes < bytes_max)
-            bytes += items[txn->order[to++]].source.len;
+        size_t to = step_end(txn, touch, from);
         TRY(prepare(txn, touch, from, to));
-        TRY(step(txn, touch, from, to, ahead, &next));
-        for (size_t i = from; i < next; i++)
-            ahead -= items[txn->order[i]].source.len;
-        from = next;
+        TRY(step(txn, touch, from, to, &from));
     }
     return RC_OK;
 }

@@ -28,8 +28,9 @@ struct touch {
     struct ticket_wait wait; /* first: the wait is the touch */
     struct txn *txn;
     struct index *index;
-    size_t from, to; /* its items: order[from .. to) */
-    size_t bytes;    /* of their documents, or a little more */
+    size_t from, to;                   /* its items: order[from .. to) */
+    size_t ahead;                      /* bytes of the documents to come, or a little more */
+    uint64_t indexed, deletes, failed; /* counted in the index once the write is durable */
     bool ticketed;
     uint64_t epoch; /* ids_epoch of the plans' deep_seq */
     uint64_t ticket;
@@ -50,9 +51,9 @@ struct txn {
     struct wal_commit commit;
     struct store *store;
     struct write *write;
-    uint64_t number; /* never 0, never used twice */
-    struct plan *plan;
-    uint32_t *order; /* items sorted by index, else in request order */
+    uint64_t number;   /* never 0, never used twice */
+    struct plan *plan; /* one an item; without ids one for all, as nothing of it differs */
+    uint32_t *order;   /* items sorted by index, else in request order */
     struct touch *touch;
     size_t touch_count;
     uint64_t reserved;
@@ -68,6 +69,11 @@ struct txn {
     enum rc rc;
     struct err err;
 };
+
+static inline struct plan *plan_at(const struct txn *txn, size_t item)
+{
+    return &txn->plan[txn->keyed ? item : 0];
+}
 
 /* Ask the runs of the id index for the ids of a touch. What may fail here must not do so between
  * two touches: it comes for all of them before the first is decided. */

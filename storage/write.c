@@ -72,16 +72,9 @@ static void count_results(const struct txn *txn)
 {
     for (size_t t = 0; t < txn->touch_count; t++) {
         const struct touch *touch = &txn->touch[t];
-        uint64_t indexed = 0, deletes = 0, failed = 0;
-        for (size_t i = touch->from; i < touch->to; i++) {
-            enum write_result result = txn->write->items[txn->order[i]].result;
-            indexed += result == WRITE_CREATED || result == WRITE_UPDATED;
-            deletes += result == WRITE_DELETED;
-            failed += result == WRITE_REFUSED;
-        }
-        atomic_fetch_add_explicit(&touch->index->indexed, indexed, memory_order_relaxed);
-        atomic_fetch_add_explicit(&touch->index->deletes, deletes, memory_order_relaxed);
-        atomic_fetch_add_explicit(&touch->index->index_failed, failed, memory_order_relaxed);
+        atomic_fetch_add_explicit(&touch->index->indexed, touch->indexed, memory_order_relaxed);
+        atomic_fetch_add_explicit(&touch->index->deletes, touch->deletes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&touch->index->index_failed, touch->failed, memory_order_relaxed);
     }
 }
 
@@ -162,7 +155,7 @@ static bool encode_loose(struct txn *txn, struct touch *t)
     struct buf raw = {0};
     for (size_t i = 0; i < t->loose_count; i++) {
         const struct write_item *item = &txn->write->items[t->loose[i]];
-        const struct plan *plan = &txn->plan[t->loose[i]];
+        const struct plan *plan = plan_at(txn, t->loose[i]);
         struct row row = {
             .seq = item->seq,
             .version = item->version_out,
@@ -368,7 +361,7 @@ static void divide_items(struct txn *txn, size_t n)
             t->from = i;
         }
         t->to = i + 1;
-        t->bytes += item->source.len;
+        t->ahead += item->source.len;
     }
 }
 
@@ -377,11 +370,14 @@ static enum rc plan_order(struct txn *txn)
     const struct write *w = txn->write;
     size_t touches = 1;
     bool one;
-    txn->plan = calloc(w->count + 1, sizeof *txn->plan);
     txn->order = malloc((w->count + 1) * sizeof *txn->order);
-    if (txn->plan == NULL || txn->order == NULL)
+    if (txn->order == NULL)
         return RC_NOMEM;
     size_t n = take_items(txn, &one);
+    txn->plan = calloc(txn->keyed ? w->count + 1 : 1, sizeof *txn->plan);
+    if (txn->plan == NULL)
+        return RC_NOMEM;
+    txn->plan->old_seq = SEQ_NONE;
     if (!one)
         qsort_r(txn->order, n, sizeof *txn->order, by_index, w->items);
     for (size_t i = 1; !one && i < n; i++)
@@ -394,7 +390,7 @@ static enum rc plan_order(struct txn *txn)
     } else if (n != 0) {
         struct index *ix = w->items[txn->order[0]].index;
         txn->touch[txn->touch_count++] =
-            (struct touch){.txn = txn, .index = index_retain(ix), .to = n, .bytes = txn->bytes};
+            (struct touch){.txn = txn, .index = index_retain(ix), .to = n, .ahead = txn->bytes};
     }
     txn->bytes += txn->touch_count * TOUCH_OVERHEAD;
     return RC_OK;
@@ -433,7 +429,7 @@ static enum rc admit(struct txn *txn)
 /* Some of it was applied and cannot be logged any more. */
 static bool applied_any(const struct txn *txn)
 {
-    for (size_t i = 0; i < txn->write->count; i++)
+    for (size_t i = 0; i < (txn->keyed ? txn->write->count : 1); i++)
         if (txn->plan[i].wrote)
             return true;
     return false;
