@@ -40,7 +40,9 @@ struct entry {
     unsigned flags;                /* of enum names_flags: what is required of the name */
 };
 
-/* What the answers to neighbouring items share: all but id, version and seq. */
+/* What the answers to neighbouring items share: all but id, version and seq. And with made ids,
+ * which are made of the seq, the answer that the last one got: the next one nearly always differs
+ * from it in no more than the last two characters of both. */
 struct frame {
     struct index *index; /* NULL: none yet */
     enum write_op op;
@@ -48,6 +50,9 @@ struct frame {
     uint32_t term;
     struct buf text;     /* … "_id": | ,"result":… "_seq_no": | ,"_primary_term":… */
     size_t middle, tail; /* where the second and the third part begin */
+    struct buf last;     /* empty: none */
+    uint64_t nonce, version, seq;
+    size_t id_end, seq_end; /* in it */
 };
 
 struct bulk {
@@ -106,6 +111,7 @@ static void bulk_free(struct api_call *call)
     buf_done(&bulk->invalid);
     buf_done(&bulk->one);
     buf_done(&bulk->frame.text);
+    buf_done(&bulk->frame.last);
 }
 
 /* ---- reading */
@@ -414,6 +420,7 @@ static void frame_make(struct bulk *bulk, const struct write_item *item)
     struct frame *f = &bulk->frame;
     struct buf *text = &f->text;
     text->len = 0;
+    f->last.len = 0;
     buf_put_byte(text, '{');
     json_key(text, op_name(item->op));
     buf_put_byte(text, '{');
@@ -433,6 +440,23 @@ static void frame_make(struct bulk *bulk, const struct write_item *item)
     f->term = item->term;
 }
 
+/* The item's answer out of the one before. False: it differs in more. */
+static bool put_like_last(const struct frame *f, const struct write_item *item, struct buf *out)
+{
+    if (f->last.len == 0 || item->id.len != 0 || item->nonce != f->nonce ||
+        item->version_out != f->version || item->seq / 100 != f->seq / 100 ||
+        item->seq >> MADE_ID_LAST_BITS != f->seq >> MADE_ID_LAST_BITS)
+        return false;
+    buf_put(out, f->last.ptr, f->last.len);
+    if (out->failed)
+        return true;
+    uint8_t *end = out->ptr + out->len - f->last.len;
+    made_id_last(item->seq, (char *)end + f->id_end);
+    end[f->seq_end - 2] = (uint8_t)('0' + item->seq % 100 / 10);
+    end[f->seq_end - 1] = (uint8_t)('0' + item->seq % 10);
+    return true;
+}
+
 /* A row was written and no source is wanted: nearly all items of nearly all requests. */
 static void put_framed(struct bulk *bulk, const struct write_item *item, struct buf *out)
 {
@@ -441,7 +465,10 @@ static void put_framed(struct bulk *bulk, const struct write_item *item, struct 
     if (f->index != item->index || f->op != item->op || f->result != item->result ||
         f->term != item->term)
         frame_make(bulk, item);
+    else if (put_like_last(f, item, out))
+        return;
     struct buf *text = &f->text;
+    size_t start = out->len, id_end = 0;
     out->failed = out->failed || text->failed;
     buf_put(out, text->ptr, f->middle);
     if (item->id.len != 0) {
@@ -449,13 +476,24 @@ static void put_framed(struct bulk *bulk, const struct write_item *item, struct 
     } else { /* nothing in it needs an escape */
         buf_put_byte(out, '"');
         buf_put_slice(out, outcome_id(item, made));
+        id_end = out->len - start;
         buf_put_byte(out, '"');
     }
     BUF_PUT_LIT(out, ",\"_version\":");
     buf_put_u64(out, item->version_out);
     buf_put(out, text->ptr + f->middle, f->tail - f->middle);
     buf_put_u64(out, item->seq);
+    size_t seq_end = out->len - start;
     buf_put(out, text->ptr + f->tail, text->len - f->tail);
+    if (id_end == 0 || item->seq < 100 || out->failed)
+        return;
+    f->id_end = id_end;
+    f->seq_end = seq_end;
+    f->nonce = item->nonce;
+    f->version = item->version_out;
+    f->seq = item->seq;
+    f->last.len = 0;
+    buf_put(&f->last, out->ptr + start, out->len - start);
 }
 
 static void put_success(struct bulk *bulk, size_t i, struct buf *out)
@@ -464,10 +502,6 @@ static void put_success(struct bulk *bulk, size_t i, struct buf *out)
     struct slice filter = entry_at(bulk, i)->source_filter;
     struct source_spec own = {true, true, NULL};
     struct err err = {0};
-    if (item->result != WRITE_NOT_FOUND && item->source_out.ptr == NULL) {
-        put_framed(bulk, item, out);
-        return;
-    }
     buf_put_byte(out, '{');
     json_key(out, op_name(item->op));
     buf_put_byte(out, '{');
@@ -518,10 +552,13 @@ static void put_item(struct bulk *bulk, size_t i, struct buf *out)
         put_compact(bulk, i, out);
         return;
     }
+    const struct write_item *item = item_at(bulk, i);
     if (failed_at(bulk, i))
         put_failure(bulk, i, out);
-    else
+    else if (item->result == WRITE_NOT_FOUND || item->source_out.ptr != NULL)
         put_success(bulk, i, out);
+    else
+        put_framed(bulk, item, out);
 }
 
 /* Item i behind what is there; nothing when the filter keeps nothing of it. */
@@ -545,14 +582,26 @@ static void put_filtered(struct bulk *bulk, size_t i, struct buf *out)
         out->len = before;
 }
 
+/* Growing a window as it fills would copy it several times. Room for answers like the first. */
+static void reserve_window(const struct bulk *bulk, struct buf *out, size_t len)
+{
+    size_t left = bulk->count - bulk->next;
+    size_t most = LIMIT_ANSWER_WINDOW / (len + 1) + 1;
+    (void)!buf_reserve(out, (left < most ? left : most) * (len + 1));
+}
+
 /* One window. reply.more stays set while there are items left. */
 static enum rc put_window(struct api_call *call)
 {
     struct bulk *bulk = call->state;
     struct buf *out = &call->reply.body;
-    size_t start = out->len;
-    while (bulk->items_wanted && bulk->next < bulk->count && out->len - start < LIMIT_ANSWER_WINDOW)
+    size_t start = out->len, first = bulk->next;
+    while (bulk->items_wanted && bulk->next < bulk->count &&
+           out->len - start < LIMIT_ANSWER_WINDOW) {
         put_filtered(bulk, bulk->next++, out);
+        if (bulk->next == first + 1)
+            reserve_window(bulk, out, out->len - start);
+    }
     bool last = !bulk->items_wanted || bulk->next == bulk->count;
     if (last) {
         if (bulk->items_open)

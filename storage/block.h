@@ -39,6 +39,10 @@ struct row {
  * characters. */
 #define MADE_ID_LEN 20
 void made_id_format(uint64_t nonce, uint64_t seq, char out[MADE_ID_LEN]);
+/* Ids of one run whose seqs have the same seq >> MADE_ID_LAST_BITS differ in their last two
+ * characters only. Write those before `end`. */
+#define MADE_ID_LAST_BITS 12
+void made_id_last(uint64_t seq, char *end);
 /* False when id has not that form. */
 bool made_id_parse(struct slice id, uint64_t *nonce_out, uint64_t *seq_out);
 

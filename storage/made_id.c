@@ -21,6 +21,12 @@ void made_id_format(uint64_t nonce, uint64_t seq, char out[MADE_ID_LEN])
     }
 }
 
+void made_id_last(uint64_t seq, char *end)
+{
+    end[-2] = base64url[seq >> 6 & 63];
+    end[-1] = base64url[seq & 63];
+}
+
 static int base64url_value(uint8_t c)
 {
     if (c >= 'A' && c <= 'Z')

@@ -458,6 +458,13 @@ static void test_made_ids(void **state)
         assert_int_equal(nonce, cases[i].nonce);
         assert_int_equal(seq, cases[i].seq);
     }
+    for (seq = 0; seq < 3 << MADE_ID_LAST_BITS; seq++) {
+        char id[MADE_ID_LEN], near[MADE_ID_LEN];
+        made_id_format(7, seq, id);
+        made_id_format(7, seq >> MADE_ID_LAST_BITS << MADE_ID_LAST_BITS, near);
+        made_id_last(seq, near + MADE_ID_LEN);
+        assert_memory_equal(near, id, MADE_ID_LEN);
+    }
     static const char *others[] = {"",
                                    "AAAAAAAAAAAAAAAAAAA",
                                    "AAAAAAAAAAAAAAAAAAAAA",
