@@ -409,7 +409,35 @@ static void read_source(struct shape_reader *shapes, struct bulk_item *item, str
     }
 }
 
-enum rc bulk_next(struct bulk_reader *reader, struct bulk_item *out, const char **type_out,
+/* Is the next line the action line before again? Then go on behind it. */
+static bool same_line(struct bulk_reader *reader)
+{
+    struct slice known = reader->known_line;
+    if (known.len == 0 || reader->body.len - reader->at < known.len ||
+        memcmp(reader->body.ptr + reader->at, known.ptr, known.len) != 0)
+        return false;
+    reader->at += known.len;
+    ++reader->line;
+    return true;
+}
+
+/* The action line that comes next, but for blank ones. RC_NOT_FOUND at the end of the body. */
+static enum rc next_action(struct bulk_reader *reader, struct bulk_item *item, struct err *err)
+{
+    struct slice line;
+    do {
+        if (!next_line(reader, &line))
+            return RC_NOT_FOUND;
+    } while (is_blank(line));
+    *item = (struct bulk_item){
+        .versioning = VERSION_INTERNAL, .if_seq_no = SEQ_NONE, .source_ok = true};
+    struct action action = {.reader = reader, .item = item, .err = err};
+    TRY(read_action(&action, line));
+    reader->known_line = slice_of(line.ptr, line.len + 1);
+    return RC_OK;
+}
+
+enum rc bulk_next(struct bulk_reader *reader, struct bulk_item *item, const char **type_out,
                   struct err *err)
 {
     struct slice body = reader->body, line;
@@ -418,32 +446,20 @@ enum rc bulk_next(struct bulk_reader *reader, struct bulk_item *out, const char 
         return err_set(err, RC_INVALID, 0,
                        "The bulk request must be terminated by a newline [\\n]");
     }
-    do {
-        if (!next_line(reader, &line))
-            return RC_NOT_FOUND;
-    } while (is_blank(line));
-    struct bulk_item item = {
-        .versioning = VERSION_INTERNAL, .if_seq_no = SEQ_NONE, .source_ok = true};
-    if (slice_eq(line, reader->known_line)) {
-        item = reader->known;
-        item.same = true;
-    } else {
-        struct action action = {.reader = reader, .item = &item, .err = err};
-        enum rc rc = read_action(&action, line);
-        if (rc != RC_OK) {
+    bool same = same_line(reader);
+    enum rc rc = same ? RC_OK : next_action(reader, item, err);
+    if (rc != RC_OK) {
+        if (rc != RC_NOT_FOUND)
             *type_out = ILLEGAL;
-            return rc;
-        }
-        reader->known_line = line;
-        reader->known = item;
+        return rc;
     }
-    item.line = reader->line;
-    if (item.op != WRITE_DELETE) {
-        /* An action without its document ends the body, as in Elasticsearch. */
-        if (!next_line(reader, &line))
-            return RC_NOT_FOUND;
-        read_source(reader->shapes, &item, line);
-    }
-    *out = item;
+    item->same = same;
+    item->line = reader->line;
+    if (item->op == WRITE_DELETE)
+        return RC_OK;
+    /* An action without its document ends the body, as in Elasticsearch. */
+    if (!next_line(reader, &line))
+        return RC_NOT_FOUND;
+    read_source(reader->shapes, item, line);
     return RC_OK;
 }

@@ -42,8 +42,7 @@ struct bulk_reader {
     size_t at;
     uint32_t line;
     struct shape_reader *shapes; /* the caller's */
-    struct slice known_line;     /* the action line before, and what it says: most are alike */
-    struct bulk_item known;
+    struct slice known_line;     /* the action line before, with its newline */
     struct buf *scratch; /* ids and names with escapes are decoded into it; slices may move:      */
                          /* reserve body.len before the first call so that it never grows         */
 };
@@ -52,8 +51,9 @@ struct bulk_reader {
 void bulk_reader_init(struct bulk_reader *reader, struct slice body, struct shape_reader *shapes,
                       struct buf *scratch);
 /* The next item; RC_NOT_FOUND at the end; RC_INVALID with Elasticsearch's reason and *type_out its
- * error type (R1). */
-MUST_CHECK enum rc bulk_next(struct bulk_reader *reader, struct bulk_item *out,
+ * error type (R1). *item is the one before, and untouched: most action lines are like the one
+ * before, and then it keeps what that says. */
+MUST_CHECK enum rc bulk_next(struct bulk_reader *reader, struct bulk_item *item,
                              const char **type_out, struct err *err);
 
 #endif
