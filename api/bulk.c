@@ -18,6 +18,8 @@
 
 /* Validation errors of one request that are written out. */
 #define VALIDATION_TEXT_MAX (64 * KIB)
+/* How many items the table has room for before there are some to go by. */
+#define ITEMS_AT_FIRST 64
 /* Fluent Bit cannot read answers over 512,000 bytes with their headers (its client's buffer) and
  * would send the chunk again. So many full items may come near that; more are cut down to their
  * status, and when even that is too much the later ones to nothing: it asks for the status of items
@@ -33,7 +35,10 @@ struct refusal {
     struct slice reason;
 };
 
+/* What an action line says besides id and operation. Neighbouring items share one when theirs say
+ * the same, but for updates and refused items. */
 struct entry {
+    struct write_extra extra;      /* first: items point to it */
     struct slice name;             /* the index as asked for */
     struct slice source_filter;    /* update: raw JSON "_source", or empty */
     const struct refusal *refusal; /* then the item's result is WRITE_SKIPPED */
@@ -58,9 +63,10 @@ struct frame {
 struct bulk {
     struct api_call *call;
     struct write write;
-    struct buf items;   /* struct write_item */
-    struct buf entries; /* struct entry */
-    struct buf scratch; /* decoded ids and names */
+    struct buf items;    /* struct write_item */
+    struct entry *entry; /* of the last item, if it may be shared */
+    size_t entries;      /* made */
+    struct buf scratch;  /* decoded ids and names */
     struct shape_reader shapes;
     size_t count;
     unsigned needs;     /* enum names_need of the items, a bit each */
@@ -90,14 +96,14 @@ static struct write_item *item_at(const struct bulk *bulk, size_t i)
 
 static struct entry *entry_at(const struct bulk *bulk, size_t i)
 {
-    return (struct entry *)(void *)bulk->entries.ptr + i;
+    return (struct entry *)item_at(bulk, i)->extra;
 }
 
 static void bulk_free(struct api_call *call)
 {
     struct bulk *bulk = call->state;
     for (size_t i = 0; !bulk->owns_nothing && i < bulk->count; i++) {
-        free((void *)item_at(bulk, i)->source_out.ptr);
+        free((void *)item_at(bulk, i)->extra->source_out.ptr);
         free(item_at(bulk, i)->err);
     }
     shape_reader_done(&bulk->shapes);
@@ -106,7 +112,6 @@ static void bulk_free(struct api_call *call)
     if (bulk->filter != NULL)
         filter_destroy(bulk->filter);
     buf_done(&bulk->items);
-    buf_done(&bulk->entries);
     buf_done(&bulk->scratch);
     buf_done(&bulk->invalid);
     buf_done(&bulk->one);
@@ -120,12 +125,17 @@ static void bulk_free(struct api_call *call)
 static bool refuse_item(struct bulk *bulk, size_t i, int status, const char *type,
                         struct slice reason)
 {
+    struct write_item *item = item_at(bulk, i);
     struct refusal *r = call_alloc(bulk->call, sizeof *r);
-    if (r == NULL)
+    struct entry *own = call_alloc(bulk->call, sizeof *own);
+    if (r == NULL || own == NULL)
         return false;
     *r = (struct refusal){status, type, call_dup(bulk->call, reason)};
-    entry_at(bulk, i)->refusal = r;
-    item_at(bulk, i)->result = WRITE_SKIPPED;
+    *own = *entry_at(bulk, i);
+    own->refusal = r;
+    item->extra = &own->extra;
+    item->result = WRITE_SKIPPED;
+    bulk->entries++;
     return r->reason.ptr != NULL;
 }
 
@@ -196,7 +206,6 @@ static const char *item_fault(struct bulk *bulk, const struct bulk_item *in, str
 
 static enum rc read_update(struct bulk *bulk, size_t i, const struct bulk_item *in)
 {
-    struct write_item *item = item_at(bulk, i);
     struct update_body *body = call_alloc(bulk->call, sizeof *body);
     const char *type;
     struct err err = {0};
@@ -205,15 +214,16 @@ static enum rc read_update(struct bulk *bulk, size_t i, const struct bulk_item *
     enum rc rc = update_read(bulk->call->api, in->source, body, &type, &err);
     if (rc != RC_OK)
         return refuse_item(bulk, i, error_status(rc), type, slice_str(err.msg)) ? RC_OK : RC_NOMEM;
-    item->update = update_apply;
-    item->update_arg = body;
+    struct write_extra *extra = item_at(bulk, i)->extra;
+    extra->update = update_apply;
+    extra->update_arg = body;
     if (body->if_seq_no != SEQ_NONE) {
-        item->if_seq_no = body->if_seq_no;
-        item->if_primary_term = body->if_primary_term;
+        extra->if_seq_no = body->if_seq_no;
+        extra->if_primary_term = body->if_primary_term;
     }
     struct slice filter = in->source_filter.len != 0 ? in->source_filter : body->source.text;
     entry_at(bulk, i)->source_filter = filter;
-    item->want_source =
+    extra->want_source =
         filter.len != 0 ? !slice_is(filter, "false") : bulk->source.given && bulk->source.want;
     return RC_OK;
 }
@@ -221,43 +231,73 @@ static enum rc read_update(struct bulk *bulk, size_t i, const struct bulk_item *
 static enum names_need item_need(const struct write_item *item)
 {
     /* A delete makes no index, but one with a version of its own leaves that version behind. */
-    bool plain_delete = item->op == WRITE_DELETE && item->versioning == VERSION_INTERNAL;
+    bool plain_delete = item->op == WRITE_DELETE && item->extra->versioning == VERSION_INTERNAL;
     return plain_delete               ? NAMES_WRITE
            : item->op == WRITE_CREATE ? NAMES_APPEND
                                       : NAMES_WRITE_CREATE;
 }
 
+/* The entry of an item to come; NULL: no memory. */
+static struct entry *make_entry(struct bulk *bulk, const struct bulk_item *in)
+{
+    struct entry e = {
+        .extra = {.routing = in->routing.len != 0 ? in->routing : bulk->routing,
+                  .versioning = in->versioning,
+                  .version = in->version,
+                  .if_seq_no = in->if_seq_no,
+                  .if_primary_term = in->if_primary_term},
+        .name = in->index.len != 0 ? in->index : bulk->index,
+    };
+    if (in->has_require_alias ? in->require_alias : bulk->require_alias)
+        e.flags |= NAMES_REQUIRE_ALIAS;
+    if (in->require_data_stream || bulk->require_stream)
+        e.flags |= NAMES_REQUIRE_STREAM;
+    if (in->op == WRITE_UPDATE || in->op == WRITE_DELETE || in->if_seq_no != SEQ_NONE)
+        e.flags |= NAMES_CHANGES;
+    if (in->pipeline.len != 0 || bulk->pipeline.len != 0)
+        e.flags |= NAMES_PIPELINE;
+    struct entry *last = bulk->entry;
+    if (in->op != WRITE_UPDATE && last != NULL && slice_eq(last->name, e.name) &&
+        last->flags == e.flags && slice_eq(last->extra.routing, e.extra.routing) &&
+        last->extra.versioning == e.extra.versioning && last->extra.version == e.extra.version &&
+        last->extra.if_seq_no == e.extra.if_seq_no &&
+        last->extra.if_primary_term == e.extra.if_primary_term)
+        return last;
+    struct entry *made = call_alloc(bulk->call, sizeof *made);
+    if (made == NULL)
+        return NULL;
+    *made = e;
+    bulk->entry = in->op == WRITE_UPDATE ? NULL : made;
+    bulk->entries++;
+    return made;
+}
+
+/* reserve_item has made room for it. */
 static enum rc add_item(struct bulk *bulk, const struct bulk_item *in)
 {
-    struct write_item item = {
-        .op = in->op,
-        .versioning = in->versioning,
-        .id = in->id,
-        .routing = in->routing.len != 0 ? in->routing : bulk->routing,
-        .source = in->source,
-        .fit = in->fit,
-        .if_seq_no = in->if_seq_no,
-        .if_primary_term = in->if_primary_term,
-        .version = in->version,
-    };
-    struct entry entry = {.name = in->index.len != 0 ? in->index : bulk->index};
-    if (in->has_require_alias ? in->require_alias : bulk->require_alias)
-        entry.flags |= NAMES_REQUIRE_ALIAS;
-    if (in->require_data_stream || bulk->require_stream)
-        entry.flags |= NAMES_REQUIRE_STREAM;
-    if (in->op == WRITE_UPDATE || in->op == WRITE_DELETE || in->if_seq_no != SEQ_NONE)
-        entry.flags |= NAMES_CHANGES;
-    if (in->pipeline.len != 0 || bulk->pipeline.len != 0)
-        entry.flags |= NAMES_PIPELINE;
-    buf_put(&bulk->items, &item, sizeof item);
-    buf_put(&bulk->entries, &entry, sizeof entry);
-    if (bulk->items.failed || bulk->entries.failed)
-        return RC_NOMEM;
-    size_t i = bulk->count++;
-    bulk->needs |= 1u << item_need(item_at(bulk, i));
+    size_t i = bulk->count;
+    struct write_item *item = item_at(bulk, i);
+    bool known = in->same && bulk->plain && in->source_ok && in->op != WRITE_UPDATE;
+    if (known) {
+        *item = item[-1];
+        item->source = in->source;
+        item->fit = in->fit;
+    } else {
+        struct entry *entry = make_entry(bulk, in);
+        if (entry == NULL)
+            return RC_NOMEM;
+        *item = (struct write_item){.op = in->op,
+                                    .id = in->id,
+                                    .source = in->source,
+                                    .fit = in->fit,
+                                    .extra = &entry->extra};
+    }
+    bulk->count++;
+    bulk->items.len += sizeof *item;
     /* Most action lines are the one before again, and what was right about that is right. */
-    if (in->same && bulk->plain && in->source_ok && in->op != WRITE_UPDATE)
+    if (known)
         return RC_OK;
+    bulk->needs |= 1u << item_need(item);
     bulk->plain = validate(bulk, in);
 
     struct buf reason = {0};
@@ -272,15 +312,18 @@ static enum rc add_item(struct bulk *bulk, const struct bulk_item *in)
     return rc;
 }
 
-/* Growing the table as it fills would copy it several times. Room for items like the first, but for
- * no more than the body's own size: the first may be a small one. */
-static bool reserve_items(struct bulk *bulk, size_t body_len, size_t first_len)
+/* Room for one more item, the last of those in the first `len` bytes of the body. Growing a little
+ * at a time would copy the table several times: a full one gets room for items like those read so
+ * far, but for no more than the body's own size: they may be small ones before large ones. */
+static bool reserve_item(struct bulk *bulk, size_t body_len, size_t len)
 {
-    size_t most = body_len / (sizeof(struct write_item) + sizeof(struct entry));
-    size_t count = body_len / first_len + body_len / first_len / 8;
-    count = count < most ? count : most;
-    return buf_reserve(&bulk->items, count * sizeof(struct write_item)) &&
-           buf_reserve(&bulk->entries, count * sizeof(struct entry));
+    if (bulk->items.cap - bulk->items.len >= sizeof(struct write_item))
+        return true;
+    size_t like = body_len / (len / (bulk->count + 1));
+    size_t most = bulk->count == 0 ? ITEMS_AT_FIRST : body_len / sizeof(struct write_item);
+    size_t count = like + like / 8 < most ? like + like / 8 : most;
+    size_t more = count > bulk->count ? count - bulk->count : 1;
+    return buf_reserve(&bulk->items, more * sizeof(struct write_item));
 }
 
 /* Fill the table. False: replied. */
@@ -295,18 +338,14 @@ static bool read_items(struct bulk *bulk)
     enum rc rc = buf_reserve(&bulk->scratch, body.len) ? RC_OK : RC_NOMEM;
     shape_reader_init(&bulk->shapes, store_shapes(call->api->o.store));
     bulk_reader_init(&reader, body, &bulk->shapes, &bulk->scratch);
-    while (rc == RC_OK && (rc = bulk_next(&reader, &in, &type, &err)) == RC_OK) {
-        if (bulk->count == 0 && !reserve_items(bulk, body.len, reader.at))
-            rc = RC_NOMEM;
-        else
-            rc = add_item(bulk, &in);
-    }
+    while (rc == RC_OK && (rc = bulk_next(&reader, &in, &type, &err)) == RC_OK)
+        rc = reserve_item(bulk, body.len, reader.at) ? add_item(bulk, &in) : RC_NOMEM;
     if (rc == RC_NOT_FOUND && bulk->count == 0) {
         static const char none[] = "no requests added";
         add_invalid(bulk, none, sizeof none - 1);
     }
-    call_charge(call, (int64_t)(bulk->items.cap + bulk->entries.cap + bulk->scratch.len +
-                                bulk->shapes.lens.memory));
+    call_charge(call, (int64_t)(bulk->items.cap + bulk->entries * sizeof(struct entry) +
+                                bulk->scratch.len + bulk->shapes.lens.memory));
     if (rc == RC_INVALID)
         reply_error(call, 400, type, "%s", err.msg);
     else if (rc != RC_NOT_FOUND)
@@ -357,16 +396,33 @@ static bool resolve_item(struct bulk *bulk, size_t i)
     return ok;
 }
 
+/* All items with that need. */
+static bool resolve_all(struct bulk *bulk, enum names_need need)
+{
+    const struct write_item *before = NULL;
+    for (size_t i = 0; i < bulk->count; i++) {
+        struct write_item *item = item_at(bulk, i);
+        if (item->result == WRITE_SKIPPED)
+            continue;
+        if (before != NULL && item->extra == before->extra && item->op == before->op) {
+            item->index = before->index;
+        } else if (item_need(item) == need) {
+            if (!resolve_item(bulk, i))
+                return false;
+            before = item->result == WRITE_SKIPPED ? NULL : item;
+        }
+    }
+    return true;
+}
+
 /* Every index that the request needs, made now; deletes last, so that they find those. A shortage
  * that would hit items only because of their place refuses the request. */
 static enum rc resolve_items(struct bulk *bulk, const struct err **err_out)
 {
     static const enum names_need order[] = {NAMES_APPEND, NAMES_WRITE_CREATE, NAMES_WRITE};
     for (size_t k = 0; k < ARRAY_LEN(order); k++)
-        for (size_t i = 0; (bulk->needs >> order[k] & 1) != 0 && i < bulk->count; i++)
-            if (entry_at(bulk, i)->refusal == NULL && item_need(item_at(bulk, i)) == order[k] &&
-                !resolve_item(bulk, i))
-                return RC_NOMEM;
+        if ((bulk->needs >> order[k] & 1) != 0 && !resolve_all(bulk, order[k]))
+            return RC_NOMEM;
     for (const struct target *t = bulk->targets.all; t != NULL; t = t->before)
         if (t->rc == RC_BUSY || t->rc == RC_FULL || t->rc == RC_IO || t->rc == RC_NOMEM) {
             *err_out = t->err;
@@ -381,11 +437,6 @@ static const char *op_name(enum write_op op)
 {
     static const char *const names[] = {"index", "create", "update", "delete"};
     return names[op];
-}
-
-static bool failed_at(const struct bulk *bulk, size_t i)
-{
-    return entry_at(bulk, i)->refusal != NULL || outcome_failed(item_at(bulk, i));
 }
 
 static void put_failure(const struct bulk *bulk, size_t i, struct buf *out)
@@ -530,7 +581,7 @@ static void put_compact(struct bulk *bulk, size_t i, struct buf *out)
         buf_put_byte(out, '{');
         if (room > 32)
             json_int(out, "status", refusal != NULL ? refusal->status : outcome_status(item));
-        if (room > 128 && failed_at(bulk, i)) {
+        if (room > 128 && outcome_failed(item)) {
             struct buf reason = {0}, members = {0};
             BUF_PUT_LIT(out, ",\"error\":{");
             json_cstr(out, "type",
@@ -553,9 +604,9 @@ static void put_item(struct bulk *bulk, size_t i, struct buf *out)
         return;
     }
     const struct write_item *item = item_at(bulk, i);
-    if (failed_at(bulk, i))
+    if (outcome_failed(item))
         put_failure(bulk, i, out);
-    else if (item->result == WRITE_NOT_FOUND || item->source_out.ptr != NULL)
+    else if (item->result == WRITE_NOT_FOUND || item->extra->source_out.ptr != NULL)
         put_success(bulk, i, out);
     else
         put_framed(bulk, item, out);
@@ -582,12 +633,13 @@ static void put_filtered(struct bulk *bulk, size_t i, struct buf *out)
         out->len = before;
 }
 
-/* Growing a window as it fills would copy it several times. Room for answers like the first. */
+/* Growing a window as it fills would copy it several times: room for answers like the first, whose
+ * length is len. */
 static void reserve_window(const struct bulk *bulk, struct buf *out, size_t len)
 {
     size_t left = bulk->count - bulk->next;
     size_t most = LIMIT_ANSWER_WINDOW / (len + 1) + 1;
-    (void)!buf_reserve(out, (left < most ? left : most) * (len + 1));
+    (void)buf_reserve(out, (left < most ? left : most) * (len + 1));
 }
 
 /* One window. reply.more stays set while there are items left. */
@@ -625,9 +677,9 @@ static void answer(struct bulk *bulk)
     bulk->owns_nothing = true;
     for (size_t i = 0; i < bulk->count; i++) {
         const struct write_item *item = item_at(bulk, i);
-        errors = errors || failed_at(bulk, i);
+        errors = errors || outcome_failed(item);
         bulk->owns_nothing =
-            bulk->owns_nothing && item->err == NULL && item->source_out.ptr == NULL;
+            bulk->owns_nothing && item->err == NULL && item->extra->source_out.ptr == NULL;
     }
     struct slice agent = call->user_agent;
     bulk->compact = bulk->count > FLUENT_BIT_ITEMS_MAX && agent.len >= 10 &&

@@ -16,6 +16,7 @@ struct doc {
     size_t id, id_len, routing, routing_len, source, source_len;
     uint64_t seq, version;
     uint32_t term;
+    struct write_extra extra; /* of its item */
 };
 
 static void fill(struct task *task);
@@ -159,25 +160,28 @@ static enum rc read_page(struct copy *copy)
 /* Items of a batch, once their bytes lie still. */
 static enum rc make_items(struct copy *copy)
 {
-    const struct doc *docs = (const struct doc *)(void *)copy->docs.ptr;
+    struct doc *docs = (struct doc *)(void *)copy->docs.ptr;
     size_t count = copy->docs.len / sizeof *docs;
     copy->items.len = 0;
     for (size_t i = 0; i < count; i++) {
-        const struct doc *d = &docs[i];
+        struct doc *d = &docs[i];
         const uint8_t *base = copy->bytes.ptr;
         bool delete = copy->dest == NULL;
+        d->extra = (struct write_extra){
+            .routing = slice_of(base + d->routing, d->routing_len),
+            .versioning = copy->versioning,
+            .version = d->version,
+            .if_seq_no = delete ? d->seq : SEQ_NONE,
+            .if_primary_term = delete ? d->term : 0,
+        };
         struct write_item item = {
             .index = d->index,
             .op = delete         ? WRITE_DELETE
                   : copy->create ? WRITE_CREATE
                                  : WRITE_INDEX,
-            .versioning = copy->versioning,
             .id = slice_of(base + d->id, d->id_len),
-            .routing = slice_of(base + d->routing, d->routing_len),
             .source = slice_of(base + d->source, d->source_len),
-            .if_seq_no = delete ? d->seq : SEQ_NONE,
-            .if_primary_term = delete ? d->term : 0,
-            .version = d->version,
+            .extra = &d->extra,
         };
         buf_put(&copy->items, &item, sizeof item);
     }

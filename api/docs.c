@@ -15,6 +15,7 @@
 struct doc_write {
     struct write write;
     struct write_item item;
+    struct write_extra extra;
     struct update_body update;
     struct source_spec source;
     bool forced_refresh;
@@ -25,7 +26,7 @@ static void doc_write_free(struct api_call *call)
     struct doc_write *d = call->state;
     source_done(&d->source);
     index_release(d->item.index);
-    free((void *)d->item.source_out.ptr);
+    free((void *)d->extra.source_out.ptr);
     free(d->item.err);
 }
 
@@ -164,15 +165,14 @@ static bool read_write(struct api_call *call, enum write_op op, struct doc_write
         buf_done(&text);
         return false;
     }
-    d->item = (struct write_item){
-        .op = op,
-        .versioning = ask.versioning,
-        .id = ask.id,
+    d->extra = (struct write_extra){
         .routing = routing,
+        .versioning = ask.versioning,
+        .version = ask.version,
         .if_seq_no = ask.if_seq_no,
         .if_primary_term = ask.if_primary_term,
-        .version = ask.version,
     };
+    d->item = (struct write_item){.op = op, .id = ask.id, .extra = &d->extra};
     return true;
 }
 
@@ -202,7 +202,7 @@ static void doc_write_run(struct api_call *call, struct doc_write *d, enum names
         !call_bool(call, "require_data_stream", false, &stream))
         return;
     unsigned flags = (alias ? NAMES_REQUIRE_ALIAS : 0u) | (stream ? NAMES_REQUIRE_STREAM : 0u);
-    if (d->item.op == WRITE_UPDATE || d->item.op == WRITE_DELETE || d->item.if_seq_no != SEQ_NONE)
+    if (d->item.op == WRITE_UPDATE || d->item.op == WRITE_DELETE || d->extra.if_seq_no != SEQ_NONE)
         flags |= NAMES_CHANGES;
     if (call_param(call, "pipeline").len != 0)
         flags |= NAMES_PIPELINE;
@@ -279,11 +279,11 @@ void docs_update(struct api_call *call)
         reply_error(call, error_status(rc), type, "%s", err.msg);
         return;
     }
-    d->item.update = update_apply;
-    d->item.update_arg = &d->update;
+    d->extra.update = update_apply;
+    d->extra.update_arg = &d->update;
     if (d->update.if_seq_no != SEQ_NONE) {
-        d->item.if_seq_no = d->update.if_seq_no;
-        d->item.if_primary_term = d->update.if_primary_term;
+        d->extra.if_seq_no = d->update.if_seq_no;
+        d->extra.if_primary_term = d->update.if_primary_term;
     }
     source_from_query(call, &d->source);
     if (!d->source.given && d->update.source.type != JSON_END &&
@@ -291,7 +291,7 @@ void docs_update(struct api_call *call)
         reply_rc(call, RC_NOMEM, &err);
         return;
     }
-    d->item.want_source = d->source.given && d->source.want;
+    d->extra.want_source = d->source.given && d->source.want;
     doc_write_run(call, d, NAMES_WRITE_CREATE);
 }
 

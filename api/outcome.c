@@ -190,7 +190,7 @@ enum rc update_read(const struct api *api, struct slice body, struct update_body
 enum rc update_apply(const struct write_item *item, struct slice current, struct buf *out,
                      enum update_action *action_out, struct err *err)
 {
-    const struct update_body *u = item->update_arg;
+    const struct update_body *u = item->extra->update_arg;
     bool same = false;
     *action_out = UPDATE_STORE;
     if (current.ptr == NULL) {
@@ -257,16 +257,18 @@ static const char *result_name(const struct write_item *item)
 
 static void conflict_reason(const struct write_item *item, struct buf *out)
 {
+    const struct write_extra *extra = write_extra(item);
     unsigned long long current = item->version_out;
     if (item->result == WRITE_EXISTS)
         buf_printf(out, "document already exists (current version [%llu])", current);
-    else if (item->versioning != VERSION_INTERNAL)
+    else if (extra->versioning != VERSION_INTERNAL)
         buf_printf(out, "current version [%llu] is higher %s the one provided [%llu]", current,
-                   item->versioning == VERSION_EXTERNAL ? "or equal to" : "than",
-                   (unsigned long long)item->version);
+                   extra->versioning == VERSION_EXTERNAL ? "or equal to" : "than",
+                   (unsigned long long)extra->version);
     else {
         buf_printf(out, "required seqNo [%llu], primary term [%llu]. ",
-                   (unsigned long long)item->if_seq_no, (unsigned long long)item->if_primary_term);
+                   (unsigned long long)extra->if_seq_no,
+                   (unsigned long long)extra->if_primary_term);
         if (current == 0)
             BUF_PUT_LIT(out, "but no document was found");
         else
@@ -344,13 +346,14 @@ void outcome_members(const struct api *api, const struct write_item *item, bool 
     outcome_effect(item, forced_refresh, out);
     json_int(out, "_seq_no", row ? (int64_t)item->seq : -2);
     json_uint(out, "_primary_term", row ? item->term : 0);
-    if (source == NULL || item->source_out.ptr == NULL)
+    struct slice document = write_extra(item)->source_out;
+    if (source == NULL || document.ptr == NULL)
         return;
     json_key(out, "get");
     buf_put_byte(out, '{');
     json_int(out, "_seq_no", (int64_t)item->seq);
     json_uint(out, "_primary_term", item->term);
     json_bool(out, "found", true);
-    source_put(source, item->source_out, out);
+    source_put(source, document, out);
     buf_put_byte(out, '}');
 }

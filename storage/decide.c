@@ -29,7 +29,7 @@ static void plan_old(struct plan *plan, const struct write_item *item, const str
     plan->old_version = row->version;
     plan->old_term = row->term;
     plan->old_live = row->kind != ROW_TOMBSTONE;
-    plan->elsewhere = plan->old_live && !slice_eq(row->routing, item->routing);
+    plan->elsewhere = plan->old_live && !slice_eq(row->routing, write_extra(item)->routing);
 }
 
 /* Make the new document of an update from the current one. */
@@ -40,7 +40,7 @@ static void plan_update(struct txn *txn, struct write_item *item, struct plan *p
     struct slice current =
         row != NULL && plan->old_live && !plan->elsewhere ? row->doc : SLICE_NONE;
     plan->merged.len = 0;
-    enum rc rc = item->update(item, current, &plan->merged, &plan->action, &err);
+    enum rc rc = item->extra->update(item, current, &plan->merged, &plan->action, &err);
     if (rc == RC_OK && plan->merged.failed)
         rc = err_set(&err, RC_NOMEM, 0, "no memory for the updated document");
     /* The log's space was reserved for the bytes of the request; a merged document is longer. */
@@ -52,7 +52,8 @@ static void plan_update(struct txn *txn, struct write_item *item, struct plan *p
         else
             err_set(&err, rc, 0, "no room in the write-ahead log for the updated document");
     }
-    if (rc == RC_OK && plan->action == UPDATE_NOOP && item->want_source && current.len != 0) {
+    if (rc == RC_OK && plan->action == UPDATE_NOOP && item->extra->want_source &&
+        current.len != 0) {
         plan->merged.len = 0;
         buf_put_slice(&plan->merged, current);
     }
@@ -239,23 +240,24 @@ static void conflict(struct write_item *item, const struct plan *plan, enum writ
 /* Conditions of the write. True: it goes on, *version_out is the new row's. */
 static bool conditions_hold(struct write_item *item, const struct plan *plan, uint64_t *version_out)
 {
+    const struct write_extra *extra = write_extra(item);
     bool there = plan->old_seq != SEQ_NONE;
     *version_out = there ? plan->old_version + 1 : 1;
-    if (item->if_seq_no != SEQ_NONE && (!plan->old_live || plan->old_seq != item->if_seq_no ||
-                                        plan->old_term != item->if_primary_term)) {
+    if (extra->if_seq_no != SEQ_NONE && (!plan->old_live || plan->old_seq != extra->if_seq_no ||
+                                         plan->old_term != extra->if_primary_term)) {
         conflict(item, plan, WRITE_CONFLICT);
         return false;
     }
-    if (item->versioning != VERSION_INTERNAL) {
+    if (extra->versioning != VERSION_INTERNAL) {
         /* A tombstone's version counts, as in Elasticsearch within index.gc_deletes. */
-        bool gte = item->versioning == VERSION_EXTERNAL_GTE;
+        bool gte = extra->versioning == VERSION_EXTERNAL_GTE;
         if (there &&
-            (gte ? plan->old_version > item->version : plan->old_version >= item->version)) {
+            (gte ? plan->old_version > extra->version : plan->old_version >= extra->version)) {
             conflict(item, plan, WRITE_CONFLICT);
             item->version_out = plan->old_version;
             return false;
         }
-        *version_out = item->version;
+        *version_out = extra->version;
     }
     if (item->op == WRITE_CREATE && plan->old_live) {
         conflict(item, plan, WRITE_EXISTS);
@@ -270,8 +272,8 @@ static void nothing_to_do(struct write_item *item, struct plan *plan, enum write
     item->seq = plan->old_seq;
     item->version_out = plan->old_version == 0 ? 1 : plan->old_version;
     item->term = plan->old_term;
-    if (item->want_source && result == WRITE_NOOP && plan->merged.len != 0) {
-        item->source_out = buf_slice(&plan->merged);
+    if (result == WRITE_NOOP && item->extra->want_source && plan->merged.len != 0) {
+        item->extra->source_out = buf_slice(&plan->merged);
         plan->merged = (struct buf){0};
     }
 }
@@ -297,13 +299,13 @@ static bool make_row(struct write_item *item, struct plan *plan, struct row *row
         tombstone = plan->action == UPDATE_DELETE;
     }
     /* A delete of nothing is only worth a row when it carries a version to remember. */
-    if (tombstone && !plan->old_live && item->versioning == VERSION_INTERNAL) {
+    if (tombstone && !plan->old_live && write_extra(item)->versioning == VERSION_INTERNAL) {
         nothing_to_do(item, plan, WRITE_NOT_FOUND);
         return false;
     }
     row->kind = tombstone ? ROW_TOMBSTONE : plan->keyed ? ROW_CLIENT : ROW_MADE;
     row->id = plan->keyed ? item->id : SLICE_NONE;
-    row->routing = item->routing;
+    row->routing = write_extra(item)->routing;
     row->doc = tombstone                  ? SLICE_NONE
                : item->op == WRITE_UPDATE ? buf_slice(&plan->merged)
                                           : item->source;

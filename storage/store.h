@@ -194,33 +194,46 @@ typedef enum rc (*write_update_fn)(const struct write_item *item, struct slice c
 
 #define SEQ_NONE UINT64_MAX
 
-/* One write of a request. Slices are borrowed until done. */
+/* What few writes ask for. Writes that are no updates may share one. */
+struct write_extra {
+    struct slice routing;
+    enum write_versioning versioning;
+    uint64_t version;         /* with external versioning */
+    uint64_t if_seq_no;       /* SEQ_NONE: no condition */
+    uint64_t if_primary_term; /* with if_seq_no */
+    /* WRITE_UPDATE */
+    write_update_fn update;
+    void *update_arg;
+    /* When the update stored or found a document and want_source was set: the document, malloc'ed,
+     * the caller frees .ptr. */
+    bool want_source;
+    struct slice source_out;
+};
+
+/* One write of a request. Slices are borrowed until done. Small: a request has many, and each step
+ * of all of them finds none in a cache. */
 struct write_item {
     /* in */
     struct index *index; /* borrowed; NULL with WRITE_SKIPPED */
+    struct slice id;     /* empty: made by the engine (WRITE_INDEX and WRITE_CREATE) */
+    struct slice source; /* a valid JSON object (not checked again) */
+    struct fit fit;      /* how source was taken apart, valid until done; shape NULL: unknown */
+    struct write_extra *extra; /* NULL: nothing of it; never with WRITE_UPDATE */
     enum write_op op;
-    enum write_versioning versioning;
-    struct slice id; /* empty: made by the engine (WRITE_INDEX and WRITE_CREATE) */
-    struct slice routing;
-    struct slice source;    /* a valid JSON object (not checked again) */
-    struct fit fit;         /* how source was taken apart, valid until done; shape NULL: unknown */
-    write_update_fn update; /* WRITE_UPDATE */
-    void *update_arg;       /* for update */
-    uint64_t if_seq_no;     /* SEQ_NONE: no condition */
-    uint64_t if_primary_term; /* with if_seq_no */
-    uint64_t version;         /* with external versioning */
     /* out */
     enum write_result result;
     uint64_t seq;         /* of the row written, or of the current one (noop, conflict) */
     uint64_t version_out; /* the same; 0 when there is no current row */
+    uint64_t nonce;       /* with a made id: format it with made_id_format(nonce, seq) */
+    struct err *err;      /* WRITE_REFUSED: malloc'ed, the caller frees */
     uint32_t term;
-    uint64_t nonce; /* with a made id: format it with made_id_format(nonce, seq) */
-    /* Update that stored or found a document and want_source was set: the document, malloc'ed, the
-     * caller frees .ptr. */
-    bool want_source;
-    struct slice source_out;
-    struct err *err; /* WRITE_REFUSED: malloc'ed, the caller frees */
 };
+
+static inline const struct write_extra *write_extra(const struct write_item *item)
+{
+    static const struct write_extra none = {.if_seq_no = SEQ_NONE};
+    return item->extra == NULL ? &none : item->extra;
+}
 
 /* A request's writes: applied in order for each id, durable together (W2). */
 struct write {

@@ -87,8 +87,8 @@ static void finish_run(struct task *task)
         wal_unreserve(txn->store->wal, txn->reserved);
     for (size_t i = 0; txn->updates && i < write->count && txn->plan != NULL; i++) {
         struct write_item *item = &write->items[i];
-        if (item->want_source && txn->plan[i].wrote && item->op == WRITE_UPDATE) {
-            item->source_out = buf_slice(&txn->plan[i].merged);
+        if (item->op == WRITE_UPDATE && txn->plan[i].wrote && item->extra->want_source) {
+            item->extra->source_out = buf_slice(&txn->plan[i].merged);
             txn->plan[i].merged = (struct buf){0};
         }
         buf_done(&txn->plan[i].merged);
@@ -161,7 +161,7 @@ static bool encode_loose(struct txn *txn, struct touch *t)
             .version = item->version_out,
             .kind = (enum row_kind)plan->kind,
             .id = plan->kind == ROW_MADE ? SLICE_NONE : item->id,
-            .routing = item->routing,
+            .routing = write_extra(item)->routing,
             .doc = plan->kind == ROW_TOMBSTONE ? SLICE_NONE
                    : item->op == WRITE_UPDATE  ? buf_slice(&plan->merged)
                                                : item->source,
@@ -341,7 +341,9 @@ static size_t take_items(struct txn *txn, bool *one_out)
         before = item->index;
         txn->keyed = txn->keyed || item->id.len != 0;
         txn->updates = txn->updates || item->op == WRITE_UPDATE;
-        txn->bytes += item->source.len + item->id.len + item->routing.len + ROW_OVERHEAD;
+        txn->bytes += item->source.len + item->id.len + ROW_OVERHEAD;
+        if (item->extra != NULL)
+            txn->bytes += item->extra->routing.len;
         txn->order[n++] = (uint32_t)i;
     }
     return n;

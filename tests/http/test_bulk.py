@@ -167,6 +167,59 @@ def test_answer_to_twenty_thousand(client, index):
     assert list(got.values()) == [b'{"n":%d}' % n for n in range(0, 20000, 401)]
 
 
+def test_answers_differ_where_items_do(client, index):
+    """Each answer is written out of the one before: seqs over many digits, kinds of ids, versions, results."""
+    rng = random.Random(11)
+    pairs, n, versions = [], 0, {}
+    while n < 9000:
+        for id in rng.choice([[None] * rng.randrange(700), ["x"], ["y", None, "y"], ["new-%d" % n]]):
+            pairs.append((id, b'{"n":%d}' % n))
+            n += 1
+    r = client.bulk(bulk_body(index, pairs))
+    ids = [i["_id"] for i in r.items]
+    parts = []
+    for seq, (id, _) in enumerate(pairs):
+        version = versions.get(id, 0) + 1
+        if id:
+            versions[id] = version
+            assert ids[seq] == id
+        parts.append(f'{{"index":{{"_index":"{index}","_id":"{ids[seq]}","_version":{version},"result":'
+                     f'"{"created" if version == 1 else "updated"}",'
+                     f'"_shards":{{"total":1,"successful":1,"failed":0}},"_seq_no":{seq},"_primary_term":1,'
+                     f'"status":{201 if version == 1 else 200}}}}}')
+    assert r.body.endswith(b'"items":[' + ",".join(parts).encode() + b"]}")
+    made = [n for n, (id, _) in enumerate(pairs) if id is None]
+    assert client.sources(index, [ids[n] for n in made]) == {ids[n]: b'{"n":%d}' % n for n in made}
+
+
+def test_neighbours_share_no_refusal(client, index):
+    """Action lines that are alike, or say the same, with one wrong item among them."""
+    docs = ['{"n":1}', '{"n":', '{"n":3}', "[]", '{"n":5}']
+    same = [client.bulk(ndjson(*(x for d in docs for x in (action(op, index), d)))) for op in ("index", "create")]
+    alike = client.bulk(ndjson(*(x for n, d in enumerate(docs) for x in (action("index", index, str(n)), d))))
+    for r in same + [alike]:
+        assert [i["status"] for i in r.items] == [201, 400, 201, 400, 201], r
+    r = client.bulk(ndjson(action("index", index, "a"), "{}", action("index", "UPPER", "b"), "{}",
+                           action("index", "UPPER", "c"), "{}", action("index", index, "d"), "{}",
+                           action("delete", index, "a"), action("delete", index, "zzz"),
+                           action("update", index, "d"), '{"doc":{"v":2}}',
+                           action("update", index, "e"), '{"doc":{"v":3},"upsert":{"v":4}}'))
+    assert [i["status"] for i in r.items] == [201, 400, 400, 201, 200, 404, 200, 201], r
+
+
+def test_neighbours_with_conditions_of_their_own(client, index):
+    lines = []
+    for id, routing, version in (("1", "r", 5), ("2", "r", 5), ("3", "s", 5), ("4", "s", 7), ("5", None, 7)):
+        meta = {"_index": index, "_id": id, "version": version, "version_type": "external"}
+        lines += [{"index": meta | ({"routing": routing} if routing else {})}, {"v": id}]
+    r = client.bulk(ndjson(*lines))
+    assert [(i["status"], i["_version"]) for i in r.items] == [(201, 5), (201, 5), (201, 5), (201, 7), (201, 7)], r
+    got = [client.get(f"/{index}/_doc/{n}" + (f"?routing={q}" if q else "")).json
+           for n, q in (("1", "r"), ("2", "r"), ("3", "s"), ("4", "s"), ("5", ""))]
+    assert [g.get("_routing") for g in got] == ["r", "r", "s", "s", None]
+    assert client.get(f"/{index}/_doc/3?routing=r").status == 404
+
+
 def test_bad_ids_and_indices_are_item_errors(client, index):
     r = client.bulk(ndjson(action("index", index, ""), "{}", action("index", index, "x" * 513), "{}",
                            action("index", "UPPER", "1"), "{}", action("index", index, "ok"), "{}"))

@@ -212,7 +212,6 @@ static inline struct write_item item(struct index *ix, enum write_op op, const c
         .op = op,
         .id = id == NULL ? SLICE_NONE : slice_str(id),
         .source = doc == NULL ? SLICE_NONE : slice_str(doc),
-        .if_seq_no = SEQ_NONE,
     };
 }
 

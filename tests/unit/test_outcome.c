@@ -119,7 +119,8 @@ static void test_update_apply(void **state)
         const char *type;
         enum update_action action;
         assert_int_equal(update_read(&api8, slice_str(rows[i].body), &body, &type, &err), RC_OK);
-        struct write_item item = {.op = WRITE_UPDATE, .update_arg = &body};
+        struct write_extra extra = {.update_arg = &body};
+        struct write_item item = {.op = WRITE_UPDATE, .extra = &extra};
         struct slice current = rows[i].current == NULL ? SLICE_NONE : slice_str(rows[i].current);
         assert_int_equal(update_apply(&item, current, &out, &action, &err), RC_OK);
         assert_int_equal(action, rows[i].action);

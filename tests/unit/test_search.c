@@ -221,11 +221,8 @@ static void put(struct index *index, enum write_op op, const char *id, const cha
     struct job_of_one job = {.task = {.run = put_run}, .done = false};
     pthread_mutex_init(&job.lock, NULL);
     pthread_cond_init(&job.cond, NULL);
-    job.item = (struct write_item){.index = index,
-                                   .op = op,
-                                   .id = slice_str(id),
-                                   .source = slice_str(doc),
-                                   .if_seq_no = SEQ_NONE};
+    job.item = (struct write_item){
+        .index = index, .op = op, .id = slice_str(id), .source = slice_str(doc)};
     job.write = (struct write){&job.item, 1, put_done, &job};
     work_submit(work, WORK_WRITE, &job.task);
     pthread_mutex_lock(&job.lock);

@@ -57,17 +57,18 @@ static void test_conditions(void **state)
     struct index *ix = make_index(&b, "i");
     struct write_item first = put(&b, ix, "a", "{}");
     struct write_item it = item(ix, WRITE_INDEX, "a", "{\"n\":1}");
-    it.if_seq_no = first.seq;
-    it.if_primary_term = first.term;
+    struct write_extra extra = {.if_seq_no = first.seq, .if_primary_term = first.term};
+    it.extra = &extra;
     struct write_item second = write_one(&b, it);
     assert_int_equal(second.result, WRITE_UPDATED);
     assert_int_equal(write_one(&b, it).result, WRITE_CONFLICT); /* the seq has moved on */
-    it.if_seq_no = second.seq;
-    it.if_primary_term = second.term + 1;
+    extra.if_seq_no = second.seq;
+    extra.if_primary_term = second.term + 1;
     assert_int_equal(write_one(&b, it).result, WRITE_CONFLICT);
     it = item(ix, WRITE_INDEX, "new", "{}");
-    it.if_seq_no = 0;
-    it.if_primary_term = 1;
+    it.extra = &extra;
+    extra.if_seq_no = 0;
+    extra.if_primary_term = 1;
     assert_int_equal(write_one(&b, it).result, WRITE_CONFLICT);
 
     static const struct {
@@ -86,8 +87,10 @@ static void test_conditions(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(external); i++) {
         it = item(ix, external[i].op, "x", "{}");
-        it.versioning = external[i].versioning;
-        it.version = external[i].version;
+        extra = (struct write_extra){.versioning = external[i].versioning,
+                                     .version = external[i].version,
+                                     .if_seq_no = SEQ_NONE};
+        it.extra = &extra;
         assert_int_equal(write_one(&b, it).result, external[i].result);
     }
     index_release(ix);
@@ -98,7 +101,7 @@ static enum rc count_up(const struct write_item *it, struct slice current, struc
                         enum update_action *action_out, struct err *err)
 {
     (void)err;
-    const char *how = it->update_arg;
+    const char *how = it->extra->update_arg;
     *action_out = current.ptr == NULL        ? UPDATE_MISSING
                   : strcmp(how, "noop") == 0 ? UPDATE_NOOP
                   : strcmp(how, "gone") == 0 ? UPDATE_DELETE
@@ -129,8 +132,10 @@ static void test_updates(void **state)
     put(&b, ix, "b", "{}");
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         struct write_item it = item(ix, WRITE_UPDATE, steps[i].id, NULL);
-        it.update = count_up;
-        it.update_arg = (void *)(uintptr_t)steps[i].how;
+        struct write_extra extra = {.if_seq_no = SEQ_NONE,
+                                    .update = count_up,
+                                    .update_arg = (void *)(uintptr_t)steps[i].how};
+        it.extra = &extra;
         assert_int_equal(write_one(&b, it).result, steps[i].result);
         assert_string_equal(get(&b, ix, steps[i].id, NULL), steps[i].after);
     }
