@@ -501,7 +501,7 @@ static enum rc decide_item(struct txn *txn, struct touch *touch, uint32_t at)
 {
     struct write_item *item = &txn->write->items[at];
     struct plan *plan = plan_at(txn, at);
-    struct row row = {0};
+    struct row row; /* all of it is set before it is written */
     if (item->result != WRITE_PENDING)
         return RC_OK;
     if (atomic_load_explicit(&touch->index->deleted, memory_order_relaxed)) {
