@@ -75,6 +75,45 @@ static void test_round_trip_and_gain(void **state)
     buf_done(&sample);
 }
 
+/* Around 16 and 64 KB the way into zstd is another one. What is too long for dst is said, and does
+ * not spoil what comes after it. */
+static void test_lengths(void **state)
+{
+    static const size_t lengths[] = {16384, 16385, 40000, 65536, 65537, 40000, 16000, 200000};
+    struct buf samples = {0}, bytes = {0}, text = {0};
+    size_t sizes[200];
+    (void)state;
+    make_samples(&samples, sizes, 200);
+    assert_int_equal(dict_train(buf_slice(&samples), sizes, 200, 16 * 1024, &bytes), RC_OK);
+    struct dict *d = dict_make(7, buf_slice(&bytes));
+    assert_non_null(d);
+    while (text.len < 200000)
+        put_sample(&text);
+    size_t cap = codec_bound(CODEC_ZSTD, text.len);
+    uint8_t *packed = malloc(cap), *back = malloc(text.len);
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        struct slice src = slice_of(text.ptr, lengths[i]);
+        for (int level = 1; level <= 9; level++) {
+            size_t with = 0, without = 0;
+            assert_int_equal(dict_compress(d, level, src, packed, 1000, &with), RC_TOO_LARGE);
+            assert_int_equal(codec_compress(CODEC_ZSTD, level, src, packed, cap, &without), RC_OK);
+            assert_int_equal(dict_compress(d, level, src, packed, cap, &with), RC_OK);
+            assert_true(with < without + without / 20);
+            assert_int_equal(dict_decompress(d, slice_of(packed, with), back, src.len, NULL),
+                             RC_OK);
+            assert_memory_equal(back, src.ptr, src.len);
+        }
+    }
+    size_t none = 0;
+    assert_int_equal(dict_compress(d, 3, slice_of(text.ptr, 1), packed, cap, &none), RC_TOO_LARGE);
+    dict_release(d);
+    free(packed);
+    free(back);
+    buf_done(&samples);
+    buf_done(&bytes);
+    buf_done(&text);
+}
+
 static void test_nothing_to_learn(void **state)
 {
     struct buf samples = {0}, bytes = {0};
@@ -103,6 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip_and_gain),
+        cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_nothing_to_learn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
