@@ -28,7 +28,7 @@ struct dict {
 enum rc dict_train(struct slice samples, const size_t *sizes, size_t count, size_t dict_bytes,
                    struct buf *out)
 {
-    if (count < SAMPLES_MIN || samples.len < 4 * dict_bytes)
+    if (count < SAMPLES_MIN || samples.len < DICT_SAMPLES_MIN * dict_bytes)
         return RC_AGAIN;
     if (count > UINT32_MAX)
         return RC_NOT_FOUND;

@@ -16,6 +16,8 @@
  * 3). */
 #define DICT_BYTES_MAX (112 * 1024)
 #define DICT_BYTES_MIN (4 * 1024)
+/* Bytes of samples that training takes for each byte of the dictionary. */
+#define DICT_SAMPLES_MIN 4
 
 struct dict;
 
