@@ -11,6 +11,12 @@
 /* A meta frame this short is not worth a compressor's call. */
 #define META_RAW_MAX 64u
 
+/* Binary streams hold few matches, and what else there is to gain is in the statistics of their
+ * bytes, which any level takes: instead of level 3 (to 4), level 1 packs them in three quarters of
+ * the time, to 0.1 to 2 % more. */
+#define BINARY_LEVEL    1
+#define BINARY_LEVEL_OF 4
+
 /* What a look over the rows tells before anything is written. */
 struct survey {
     unsigned features;
@@ -228,6 +234,11 @@ static void put_header(uint8_t *p, const struct block_header *head, unsigned fla
             block_checksum(p, (size_t)head->meta_len + head->data_len + head->aux_len));
 }
 
+static int binary_level(enum codec codec, int level)
+{
+    return codec == CODEC_ZSTD && level <= BINARY_LEVEL_OF ? BINARY_LEVEL : level;
+}
+
 /* What goes into a record besides its header. */
 struct frames {
     struct slice meta, data, aux;
@@ -251,7 +262,8 @@ static enum rc put_record(struct block_header *head, const struct frames *f, str
     TRY(put_frame(f->meta_codec, head->level, NULL, f->meta, out, &head->meta_len, &meta_raw));
     TRY(put_frame(head->codec, head->level, f->dict, f->data, out, &head->data_len, &data_raw));
     if (f->aux.len != 0)
-        TRY(put_frame(head->codec, head->level, NULL, f->aux, out, &head->aux_len, &aux_raw));
+        TRY(put_frame(head->codec, binary_level(head->codec, head->level), NULL, f->aux, out,
+                      &head->aux_len, &aux_raw));
     put_header(out->ptr + start, head,
                (meta_raw ? META_RAW : 0u) | (data_raw ? DATA_RAW : 0u) | (aux_raw ? AUX_RAW : 0u));
     size_t padding = align_up(out->len - start, BLOCK_ALIGN) - (out->len - start);
