@@ -12,6 +12,11 @@
 
 /* ---- packing */
 
+/* Where a column's next cell goes. */
+struct tail {
+    struct cell *next, *end;
+};
+
 struct packer {
     struct arena arena;
     size_t rows;
@@ -20,7 +25,7 @@ struct packer {
     uint32_t *row_shape;
     /* columns, by number */
     struct derive_column *columns;
-    uint32_t *cap;
+    struct tail *tails;
     uint64_t *path;
     uint8_t *kind;
     size_t column_count, column_cap;
@@ -35,7 +40,7 @@ static void packer_done(struct packer *p)
     free(p->slot_column);
     free(p->row_shape);
     free(p->columns);
-    free(p->cap);
+    free(p->tails);
     free(p->path);
     free(p->kind);
     free(p->hashed);
@@ -80,9 +85,9 @@ static size_t hashed_at(const struct packer *p, uint64_t path, uint8_t kind)
 static bool more_columns(struct packer *p)
 {
     size_t cap = p->column_cap == 0 ? 64 : 2 * p->column_cap;
-    if (!resize(&p->columns, cap, sizeof *p->columns) || !resize(&p->cap, cap, sizeof *p->cap) ||
-        !resize(&p->path, cap, sizeof *p->path) || !resize(&p->kind, cap, sizeof *p->kind) ||
-        !resize(&p->hashed, 2 * cap, sizeof *p->hashed))
+    if (!resize(&p->columns, cap, sizeof *p->columns) ||
+        !resize(&p->tails, cap, sizeof *p->tails) || !resize(&p->path, cap, sizeof *p->path) ||
+        !resize(&p->kind, cap, sizeof *p->kind) || !resize(&p->hashed, 2 * cap, sizeof *p->hashed))
         return false;
     p->column_cap = cap;
     memset(p->hashed, 0, 2 * cap * sizeof *p->hashed);
@@ -101,7 +106,7 @@ static uint32_t column_of(struct packer *p, const struct shape_slot *slot)
         return p->hashed[at] - 1;
     uint32_t number = (uint32_t)p->column_count++;
     p->columns[number] = (struct derive_column){.text = slot->kind == SLOT_STRING};
-    p->cap[number] = 0;
+    p->tails[number] = (struct tail){NULL, NULL};
     p->path[number] = slot->path;
     p->kind[number] = (uint8_t)slot->kind;
     p->hashed[at] = number + 1;
@@ -121,22 +126,22 @@ static bool know_columns(struct packer *p, uint32_t number)
     return true;
 }
 
-static bool add_cell(struct packer *p, uint32_t number, struct slice value, size_t row)
+/* Room for one more cell, of that row: most columns have a value in every row, some in few. */
+static bool more_cells(struct packer *p, uint32_t number, size_t row)
 {
     struct derive_column *column = &p->columns[number];
-    if (column->n == p->cap[number]) {
-        size_t left = p->rows - row, cap = column->n == 0 ? 32 : (size_t)column->n * 4;
-        cap = cap > column->n + left ? column->n + left : cap;
-        struct cell *cells = arena_get(&p->arena, cap, sizeof *cells);
-        if (cells == NULL)
-            return false;
-        if (column->n != 0)
-            memcpy(cells, column->cells, column->n * sizeof *cells);
-        column->cells = cells;
-        p->cap[number] = (uint32_t)cap;
-    }
-    column->cells[column->n++] = (struct cell){value.len == 0 ? (const uint8_t *)"" : value.ptr,
-                                               (uint32_t)value.len, (uint32_t)row};
+    struct tail *tail = &p->tails[number];
+    size_t n = tail->next == NULL ? 0 : (size_t)(tail->next - column->cells);
+    size_t most = n + p->rows - row;
+    size_t cap = n == 0 ? 32 : n > row / 2 ? most : n * 4;
+    cap = cap > most ? most : cap;
+    struct cell *cells = arena_get(&p->arena, cap, sizeof *cells);
+    if (cells == NULL)
+        return false;
+    if (n != 0)
+        memcpy(cells, column->cells, n * sizeof *cells);
+    column->cells = cells;
+    *tail = (struct tail){cells + n, cells + cap};
     return true;
 }
 
@@ -163,13 +168,19 @@ static bool take_rows(struct packer *p, const struct slice *docs, const struct f
         if (!take_doc(p, docs[row], fits == NULL ? NULL : &fits[row], &number, values) ||
             (p->slot_column[number] == NULL && !know_columns(p, number)))
             return false;
-        const uint32_t *column = p->slot_column[number];
+        const uint32_t *list = p->slot_column[number];
+        struct tail *tails = p->tails;
         uint32_t slots = shape_at(p->shapes, number)->slots;
         p->row_shape[row] = number;
-        for (uint32_t i = 0; i < slots; i++)
-            if (!add_cell(p, column[i], values[i], row))
+        for (uint32_t i = 0; i < slots; i++) {
+            struct tail *tail = &tails[list[i]];
+            if (tail->next == tail->end && !more_cells(p, list[i], row))
                 return false;
+            *tail->next++ = (struct cell){values[i].ptr, (uint32_t)values[i].len, (uint32_t)row};
+        }
     }
+    for (size_t i = 0; i < p->column_count; i++)
+        p->columns[i].n = (uint32_t)(p->tails[i].next - p->columns[i].cells);
     return true;
 }
 
