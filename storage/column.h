@@ -25,7 +25,7 @@ ALWAYS_INLINE bool cells_eq(const struct cell *a, const struct cell *b)
 
 static inline bool cells_all_eq(const struct cell *cells, size_t n)
 {
-    for (size_t i = 1; i < n; i++)
+    for (size_t i = 1; cells_ahead(cells, i, n); i++)
         if (!cells_eq(&cells[i], &cells[0]))
             return false;
     return true;

@@ -55,9 +55,10 @@ void column_scratch_done(struct column_scratch *scratch)
 
 /* ---- writing planes */
 
+/* Without a branch: zeros come and go. */
 static unsigned bits_of(uint64_t v)
 {
-    return v == 0 ? 0 : 64 - (unsigned)__builtin_clzll(v);
+    return ((unsigned)__builtin_clzll(v | 1) ^ 63) + (v != 0);
 }
 
 static uint64_t zigzag(int64_t v)
@@ -108,7 +109,7 @@ static void put_texts(struct streams *out, const struct cell *cells, size_t n)
     if (!buf_reserve(&out->text, len))
         return;
     uint8_t *p = out->text.ptr + out->text.len;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; cells_ahead(cells, i, n); i++) {
         bytes_copy(p, cells[i].ptr, cells[i].len);
         p += cells[i].len;
         *p++ = 0;
@@ -175,10 +176,32 @@ static uint64_t number_cost(const int64_t *v, size_t n, bool *delta_out)
     return (*delta_out ? steps : plain) * 8 + 64;
 }
 
+/* convert, of the different values only, which find_uniques found; false if one is an exception. */
+static bool convert_uniques(const struct value_form *form, size_t count, size_t n, size_t size,
+                            struct column_scratch *scratch)
+{
+    const uint32_t *places = scratch->places;
+    int64_t *v = scratch->numbers;
+    uint8_t *bytes = scratch->bytes.ptr;
+    size_t done = size == 0 ? value_parse_run(form, scratch->uniques, count, v)
+                            : value_pack_run(form, scratch->uniques, count, bytes);
+    if (done != count)
+        return false;
+    /* To each value from its place, which is never behind it: the last ones first, in place. */
+    for (size_t i = n; i-- > 0;) {
+        if (size == 0)
+            v[i] = v[places[i]];
+        else if (places[i] != i)
+            bytes_copy(bytes + i * size, bytes + places[i] * size, size);
+    }
+    return true;
+}
+
 /* Bring all values into a form: numbers or fixed bytes and the places of exceptions, in scratch.
- * False when there are too many of them. */
+ * False when there are too many of them. uniques: how many different values find_uniques found
+ * among these, 0: not known. */
 static bool convert(const struct value_form *form, const struct cell *cells, size_t n,
-                    struct column_scratch *scratch, struct typed *out)
+                    size_t uniques, struct column_scratch *scratch, struct typed *out)
 {
     size_t typed = 0, size = value_is_number(form->type) ? 0 : value_bytes(form);
     uint64_t exception_cost = 0;
@@ -187,7 +210,9 @@ static bool convert(const struct value_form *form, const struct cell *cells, siz
     scratch->bytes.len = 0;
     if (size != 0 && !buf_reserve(&scratch->bytes, n * size + VALUE_BYTES_MAX))
         return false;
-    for (size_t i = 0;; i++) {
+    if (uniques != 0 && convert_uniques(form, uniques, n, size, scratch))
+        typed = n;
+    for (size_t i = typed; i < n; i++) {
         size_t run =
             size == 0 ? value_parse_run(form, cells + i, n - i, scratch->numbers + typed)
                       : value_pack_run(form, cells + i, n - i, scratch->bytes.ptr + typed * size);
@@ -218,7 +243,7 @@ static void take_samples(const struct cell *cells, size_t n, size_t start, struc
     }
 }
 
-static bool find_type(const struct cell *cells, size_t n, unsigned flags,
+static bool find_type(const struct cell *cells, size_t n, size_t uniques, unsigned flags,
                       struct column_scratch *scratch, struct typed *out)
 {
     struct slice samples[SAMPLES_MAX];
@@ -242,7 +267,7 @@ static bool find_type(const struct cell *cells, size_t n, unsigned flags,
             if ((candidates >> types[i] & 1) == 0)
                 continue;
             if (value_guess((enum value_type)types[i], samples, count, &form) &&
-                convert(&form, cells, n, scratch, out))
+                convert(&form, cells, n, uniques, scratch, out))
                 return true;
         }
         if (n < 8)
@@ -385,7 +410,7 @@ static void put_sequence(struct streams *out, const struct cell *cells, size_t n
     struct typed typed;
     if (flags & COLUMN_ANY_BYTES)
         put_counted(out, cells, n, scratch);
-    else if (n >= 4 && find_type(cells, n, flags, scratch, &typed) &&
+    else if (n >= 4 && find_type(cells, n, 0, flags, scratch, &typed) &&
              typed.cost < text_cost(cells, n))
         put_typed(out, cells, n, &typed, scratch);
     else
@@ -404,7 +429,7 @@ static size_t find_uniques(const struct cell *cells, size_t n, struct column_scr
         size *= 2;
     /* A number above those of the columns before: the table needs no clearing between them. */
     uint32_t *hashed = scratch->hashed, from = scratch->hashed_from;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; cells_ahead(cells, i, n); i++) {
         if (i > 0 && cells_eq(&cells[i], &cells[i - 1])) {
             scratch->places[i] = scratch->places[i - 1];
             continue;
@@ -468,7 +493,7 @@ void column_put(struct streams *out, const struct cell *cells, size_t n, unsigne
         return;
     }
     if (uniques > 16 && !(flags & COLUMN_ANY_BYTES) &&
-        find_type(cells, n, flags, scratch, &typed) &&
+        find_type(cells, n, uniques, flags, scratch, &typed) &&
         typed.cost < dictionary_cost(scratch->uniques, uniques, n)) {
         buf_put_byte(&out->directory, COLUMN_SEQUENCE);
         put_typed(out, cells, n, &typed, scratch);

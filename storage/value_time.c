@@ -222,7 +222,8 @@ size_t stamp_parse_run(const struct value_form *form, const struct cell *cells, 
     uint8_t zone_text[ZONE_LEN_MAX];
     struct slice zone = slice_of(zone_text, (size_t)(put_stamp_zone(zone_text, form) - zone_text));
     size_t i = 0, len = stamp_length(form);
-    while (i < n && cells[i].len == len && stamp_parse(form, zone, cells[i].ptr, &memo, &out[i]))
+    while (cells_ahead(cells, i, n) && cells[i].len == len &&
+           stamp_parse(form, zone, cells[i].ptr, &memo, &out[i]))
         i++;
     return i;
 }
@@ -332,7 +333,8 @@ size_t clf_parse_run(const struct value_form *form, const struct cell *cells, si
     uint8_t zone[CLF_LEN - 20] = {' '};
     size_t i = 0;
     put_zone(zone + 1, form->b, false);
-    while (i < n && cells[i].len == CLF_LEN && clf_parse(zone, cells[i].ptr, &memo, &out[i]))
+    while (cells_ahead(cells, i, n) && cells[i].len == CLF_LEN &&
+           clf_parse(zone, cells[i].ptr, &memo, &out[i]))
         i++;
     return i;
 }

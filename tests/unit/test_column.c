@@ -161,16 +161,29 @@ static void fill_numbered(size_t i)
 {
     setf(i, "order-%06zu", i * 7);
 }
-static void fill_uuids(size_t i)
+static void set_uuid(size_t i, size_t k)
 {
-    uint64_t x = (i + 1) * UINT64_C(0x9e3779b97f4a7c15),
+    uint64_t x = (k + 1) * UINT64_C(0x9e3779b97f4a7c15),
              y = (x ^ x >> 31) * UINT64_C(0xbf58476d1ce4e5b9);
     setf(i, "%08x-%04x-4%03x-a%03x-%012llx", (unsigned)(x >> 32), (unsigned)(x & 0xffff),
          (unsigned)(x >> 16 & 0xfff), (unsigned)(y & 0xfff), (unsigned long long)(y >> 16));
 }
+static void fill_uuids(size_t i)
+{
+    set_uuid(i, i);
+}
 static void fill_hex(size_t i)
 {
     setf(i, "%016llx", (unsigned long long)((i + 1) * UINT64_C(0x9e3779b97f4a7c15)));
+}
+/* Each twice, and still no dictionary. */
+static void fill_integers_again(size_t i)
+{
+    setf(i, "%zu", 1000000000000 + i / 2 * 7919 % 500 * 50);
+}
+static void fill_uuids_again(size_t i)
+{
+    set_uuid(i, i / 2);
 }
 static void fill_made_ids(size_t i)
 {
@@ -202,6 +215,8 @@ static const struct kind kinds[] = {
     {"numbered", fill_numbered, 0, COLUMN_SEQUENCE, VALUE_NUMBERED, 1030},
     {"uuids", fill_uuids, 0, COLUMN_SEQUENCE, VALUE_UUID, 16020},
     {"hex", fill_hex, 0, COLUMN_SEQUENCE, VALUE_HEX, 8020},
+    {"integers again", fill_integers_again, 0, COLUMN_SEQUENCE, VALUE_INTEGER, 2020},
+    {"uuids again", fill_uuids_again, 0, COLUMN_SEQUENCE, VALUE_UUID, 16020},
     {"made ids", fill_made_ids, COLUMN_IDS, COLUMN_SEQUENCE, VALUE_BASE64URL, 15020},
     {"zeros", fill_zeros, COLUMN_ANY_BYTES, COLUMN_SEQUENCE, COUNTED, SIZE_MAX},
 };
