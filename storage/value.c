@@ -58,25 +58,35 @@ static uint8_t *put_integer(uint8_t *dst, int64_t v)
 static bool parse_decimal(const struct value_form *form, struct slice text, int64_t *out)
 {
     bool negative = text.len != 0 && text.ptr[0] == '-';
-    const uint8_t *p = text.ptr + negative, *end = text.ptr + text.len, *from = p;
-    size_t decimals = 0;
-    uint64_t whole, part = 0;
-    size_t digits = digits_before(p, (size_t)(end - p));
-    for (p += digits; digits >= 8 && p < end && is_digit(*p); p++)
+    const uint8_t *p = text.ptr + negative;
+    size_t n = text.len - negative, digits = digits_before(p, n), decimals = 0;
+    uint64_t v, part;
+    while (digits >= 8 && digits < n && is_digit(p[digits]))
         digits++;
-    if (digits == 0 || digits + form->a > 18 || (*from == '0' && digits > 1) ||
-        !take_digits(from, digits, &whole))
+    if (digits == 0 || digits + form->a > 18 || (*p == '0' && digits > 1))
         return false;
-    if (p < end) {
-        decimals = (size_t)(end - p) - 1;
-        if (*p != '.' || decimals > form->a || !take_digits(p + 1, decimals, &part))
+    if (digits < n) {
+        decimals = n - digits - 1;
+        if (p[digits] != '.' || decimals == 0 || decimals > form->a)
             return false;
     }
-    if (decimals < form->b)
+    if (decimals < form->b || (decimals > form->b && p[n - 1] == '0'))
         return false;
-    if (decimals > form->b && end[-1] == '0')
-        return false;
-    uint64_t v = whole * power10[form->a] + part * power10[form->a - decimals];
+    if (decimals != 0 && n <= 8) {
+        /* Most are short: all digits together, without the point. */
+        uint64_t x = load_short(p, n) ^ DIGITS8, low = (UINT64_C(1) << 8 * digits) - 1;
+        if (!value_of8(((x & low) | (x >> 8 & ~low)) << 8 * (9 - n), &v))
+            return false;
+    } else {
+        if (!take_digits(p, digits, &v))
+            return false;
+        if (decimals != 0) {
+            if (!take_digits(p + digits + 1, decimals, &part))
+                return false;
+            v = v * power10[decimals] + part;
+        }
+    }
+    v *= power10[form->a - decimals];
     if (negative && v == 0)
         return false;
     *out = negative ? -(int64_t)v : (int64_t)v;
@@ -452,15 +462,15 @@ size_t value_parse_run(const struct value_form *form, const struct cell *cells, 
     size_t i = 0;
     switch (form->type) {
     case VALUE_INTEGER:
-        while (i < n && parse_integer(cell_slice(&cells[i]), &out[i]))
+        while (cells_ahead(cells, i, n) && parse_integer(cell_slice(&cells[i]), &out[i]))
             i++;
         return i;
     case VALUE_DECIMAL:
-        while (i < n && parse_decimal(form, cell_slice(&cells[i]), &out[i]))
+        while (cells_ahead(cells, i, n) && parse_decimal(form, cell_slice(&cells[i]), &out[i]))
             i++;
         return i;
     case VALUE_IPV4:
-        while (i < n && parse_ipv4(cell_slice(&cells[i]), &out[i]))
+        while (cells_ahead(cells, i, n) && parse_ipv4(cell_slice(&cells[i]), &out[i]))
             i++;
         return i;
     case VALUE_TIMESTAMP:
@@ -468,11 +478,11 @@ size_t value_parse_run(const struct value_form *form, const struct cell *cells, 
     case VALUE_CLF:
         return clf_parse_run(form, cells, n, out);
     case VALUE_FLOAT32:
-        while (i < n && float_parse(cell_slice(&cells[i]), &out[i]))
+        while (cells_ahead(cells, i, n) && float_parse(cell_slice(&cells[i]), &out[i]))
             i++;
         return i;
     case VALUE_NUMBERED:
-        while (i < n && parse_numbered(form, cell_slice(&cells[i]), &out[i]))
+        while (cells_ahead(cells, i, n) && parse_numbered(form, cell_slice(&cells[i]), &out[i]))
             i++;
         return i;
     default:
@@ -515,16 +525,16 @@ size_t value_pack_run(const struct value_form *form, const struct cell *cells, s
     bool upper = form->b != 0;
     switch (form->type) {
     case VALUE_UUID:
-        while (i < n && pack_uuid(cell_slice(&cells[i]), upper, dst + i * size))
+        while (cells_ahead(cells, i, n) && pack_uuid(cell_slice(&cells[i]), upper, dst + i * size))
             i++;
         return i;
     case VALUE_HEX:
-        while (i < n && cells[i].len == form->a &&
+        while (cells_ahead(cells, i, n) && cells[i].len == form->a &&
                pack_hex(cell_slice(&cells[i]), upper, dst + i * size))
             i++;
         return i;
     case VALUE_BASE64URL:
-        while (i < n && cells[i].len == form->a &&
+        while (cells_ahead(cells, i, n) && cells[i].len == form->a &&
                pack_base64(cell_slice(&cells[i]), dst + i * size))
             i++;
         return i;

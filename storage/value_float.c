@@ -17,10 +17,11 @@ typedef unsigned __int128 wide;
 
 static bool reads_back(wide product, unsigned s, uint64_t scale, uint32_t m, uint64_t *n_out)
 {
-    wide half = (wide)1 << (s - 1), rest = product & (((wide)1 << s) - 1);
+    /* s is at most 32: only the product needs more than 64 bits. */
+    uint64_t one = UINT64_C(1) << s, half = one >> 1, rest = (uint64_t)product & (one - 1);
     uint64_t n = (uint64_t)(product >> s);
     bool up = rest > half || (rest == half && (n & 1) != 0);
-    wide off = up ? ((wide)1 << s) - rest : rest;
+    uint64_t off = up ? one - rest : rest;
     *n_out = n + up;
     /* Below a power of two doubles lie twice as close. */
     return off << (30 + (!up && off != 0 && m == 1u << 23)) <= scale;

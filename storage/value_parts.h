@@ -41,7 +41,7 @@ static inline bool take_bytes8(const uint8_t *p, uint64_t pattern, uint64_t room
     return (((x + room) | x) & HIGH_BITS) == 0;
 }
 
-/* The first n bytes of a text, 1 to 8 of them, zeros behind them. */
+/* The first eight bytes of a text of n >= 1; zeros behind them where there are fewer. */
 static inline uint64_t load_short(const uint8_t *p, size_t n)
 {
     if (n >= 8)
@@ -66,11 +66,9 @@ static inline uint64_t pairs_of(uint64_t digits)
     return digits * 10 + (digits >> 8);
 }
 
-/* One to eight digits. */
-static inline bool take_digits8(const uint8_t *p, size_t n, uint64_t *out)
+/* Eight digits, the first one lowest, and without what makes them text (^ DIGITS8). */
+static inline bool value_of8(uint64_t x, uint64_t *out)
 {
-    unsigned shift = 8 * (8 - (unsigned)n);
-    uint64_t x = (load_short(p, n) ^ DIGITS8 >> shift) << shift;
     if ((((x + DIGITS8_ROOM) | x) & HIGH_BITS) != 0)
         return false;
     x = pairs_of(x) & UINT64_C(0x00ff00ff00ff00ff);
@@ -82,17 +80,19 @@ static inline bool take_digits8(const uint8_t *p, size_t n, uint64_t *out)
 /* Digits to a number of at most 18 of them; false when there is something else. */
 static inline bool take_digits(const uint8_t *p, size_t n, uint64_t *out)
 {
-    uint64_t v = 0, part;
+    uint64_t v, part;
     if (n == 0 || n > 18)
         return false;
-    for (; n > 8; n -= 8, p += 8) {
-        if (!take_digits8(p, 8, &part))
+    /* First those that are no whole eight; what is behind them is shifted out. */
+    size_t head = (n - 1) % 8 + 1;
+    if (!value_of8((load_short(p, n) ^ DIGITS8) << 8 * (8 - head), &v))
+        return false;
+    for (p += head, n -= head; n > 0; p += 8, n -= 8) {
+        if (!value_of8(get_u64(p) ^ DIGITS8, &part))
             return false;
         v = v * 100000000 + part;
     }
-    if (!take_digits8(p, n, &part))
-        return false;
-    *out = v * power10[n] + part;
+    *out = v;
     return true;
 }
 
