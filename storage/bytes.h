@@ -60,12 +60,12 @@ ALWAYS_INLINE bool bytes_eq(const uint8_t *a, const uint8_t *b, size_t n)
 {
     if (n > BYTES_SHORT_MAX)
         return memcmp(a, b, n) == 0;
-    if (n >= 8) {
-        for (size_t i = 0; i + 8 < n; i += 8)
-            if (get_u64(a + i) != get_u64(b + i))
-                return false;
-        return get_u64(a + n - 8) == get_u64(b + n - 8);
-    }
+    if (n >= 16)
+        return ((get_u64(a) ^ get_u64(b)) | (get_u64(a + 8) ^ get_u64(b + 8)) |
+                (get_u64(a + n - 16) ^ get_u64(b + n - 16)) |
+                (get_u64(a + n - 8) ^ get_u64(b + n - 8))) == 0;
+    if (n >= 8)
+        return ((get_u64(a) ^ get_u64(b)) | (get_u64(a + n - 8) ^ get_u64(b + n - 8))) == 0;
     if (n >= 4)
         return get_u32(a) == get_u32(b) && get_u32(a + n - 4) == get_u32(b + n - 4);
     return n == 0 || ((a[0] ^ b[0]) | (a[n - 1] ^ b[n - 1]) | (a[n / 2] ^ b[n / 2])) == 0;

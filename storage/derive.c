@@ -128,8 +128,10 @@ static bool gives(const struct template *t, struct derive_column *columns, struc
 {
     const struct cell *cell[PARTS_MAX];
     const uint8_t *literal = t->literals, *p = text.ptr;
-    size_t len = t->literals_len;
-    /* Most templates that do not fit have another length. */
+    size_t len = t->literals_len, tail = t->literal_len[t->parts];
+    /* Most templates that do not fit have another end or another length. */
+    if (text.len < tail || !bytes_eq(p + text.len - tail, literal + len - tail, tail))
+        return false;
     for (uint32_t i = 0; i < t->parts; i++) {
         cell[i] = cell_of(&columns[t->column[i]], row);
         if (cell[i] == NULL)
@@ -147,7 +149,7 @@ static bool gives(const struct template *t, struct derive_column *columns, struc
             return false;
         p += cell[i]->len;
     }
-    return bytes_eq(p, literal, t->literal_len[t->parts]);
+    return true;
 }
 
 /* ---- packing */

@@ -104,6 +104,24 @@ static void test_message(void **state)
     }
 }
 
+/* Templates that differ in their last byte only. */
+static void test_ends(void **state)
+{
+    (void)state;
+    struct derive_column columns[4];
+    struct column_scratch scratch;
+    struct streams s = {0};
+    make_columns(columns, 0);
+    for (size_t i = 0; i < ROWS; i += 3)
+        texts[3][i][cells[3][i].len - 1] = '!';
+    assert_true(column_scratch_init(&scratch, ROWS));
+    assert_true(derive_put(&s, columns, 4, 3, &scratch));
+    assert_true(s.directory.len + s.text.len + s.planes.len < ROWS + 300);
+    check_all(&s, columns);
+    column_scratch_done(&scratch);
+    streams_done(&s);
+}
+
 static void test_left_alone(void **state)
 {
     (void)state;
@@ -131,6 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_message),
+        cmocka_unit_test(test_ends),
         cmocka_unit_test(test_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
