@@ -17,6 +17,7 @@ def ingest_round(b, corpus, daemon, tag, codec, mb=None, **settings):
         result = daemon.load("bulk", tag, corpus.path, "--connections", 2, "--passes",
                              b.passes(corpus, mb))
         daemon.request("POST", "/_flush")
+        daemon.settle()
     seconds = sum(threads.seconds.values())
     daemon.request("DELETE", f"/{tag}")
     daemon.settle()
@@ -38,7 +39,7 @@ def measured_ingest(b, corpus, daemon, tag, codec):
 
 def part_ingest(b):
     b.report.begin("ingest", "_bulk of 5 MB from 2 connections, ids by the daemon, durable; CPU "
-                             "includes a _flush at the end")
+                             "until the background is quiet after a _flush")
     for corpus in b.corpora:
         codecs = ["default"] + ["best_compression"] * (corpus.name == "apache")
         with b.daemon() as daemon:
