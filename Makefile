@@ -120,9 +120,9 @@ test: deps-test ## every test: layers, unit, fuzz corpus, black box; ends with "
 	@$(RUNTESTS) --check tools/layers.sh --unit $(UNIT) --replay $(REPLAY) \
 	    --pytest tests/http tests/clients/test_debian.py --jobs 4
 
-check-quick: all unit-build fuzz-replay-build ## the tests that take less than a minute
+check-quick: all unit-build fuzz-replay-build ## the tests that take about a minute
 	@$(RUNTESTS) --check tools/layers.sh --unit $(UNIT) --replay $(REPLAY) \
-	    --pytest tests/http -m "not slow" --jobs 4
+	    --pytest tests/http -m "not slow" --jobs 4 --beside
 
 test-clients: deps-clients ## real clients from npm, PyPI, Go, Maven: libraries, elasticdump, curator
 	@$(MAKE) --no-print-directory all

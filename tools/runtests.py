@@ -4,15 +4,18 @@
 ", N skipped" when there are any. Exit 0 only when nothing failed and something passed or was skipped.
 
     runtests.py [--build DIR] [--check CMD...] [--unit BIN...] [--replay BIN...]
-                [--pytest DIR... [-m MARKS] [-k NAMES] [--jobs N]]
+                [--pytest DIR... [-m MARKS] [-k NAMES] [--jobs N]] [--beside]
 
 check    a command that passes with exit code 0: one test
 unit     a cmocka program: its tests are counted; dying early is one more failure
 replay   build/tests/fuzz/replay_<thing>, run over tests/fuzz/corpus/<thing>: one test
-pytest   black-box tests; $STOWD is the daemon they start. With --jobs those that are not marked slow
-         run N at a time (most of their time is waiting), where pytest-xdist is there
+pytest   black-box tests; $STOWD is the daemon they start
+
+With --jobs the black-box tests that are not marked slow run N at a time, where pytest-xdist is
+there, as most of their time is waiting; with --beside the programs run while they do.
 """
 import argparse
+import concurrent.futures
 import importlib.util
 import os
 import re
@@ -53,8 +56,9 @@ def report(name, passed, failed, skipped, output):
 
 
 def run_check(command):
+    """As all of these: name, passed, failed, skipped, output."""
     code, output = run([command])
-    report(os.path.basename(command), int(code == 0), int(code != 0), 0, output)
+    return os.path.basename(command), int(code == 0), int(code != 0), 0, output
 
 
 def run_unit(binary):
@@ -67,14 +71,14 @@ def run_unit(binary):
     if failed == 0 and (code != 0 or len(results) < planned or not results):
         failed = 1  # died, or leaked after the last test, or ran nothing
         output += f"\nexit code {code}, {len(results)} of {planned} tests ended"
-    report(os.path.basename(binary), passed, failed, skipped, output)
+    return os.path.basename(binary), passed, failed, skipped, output
 
 
 def run_replay(binary):
     thing = os.path.basename(binary)[len("replay_"):]
     corpus = os.path.join("tests", "fuzz", "corpus", thing)
     code, output = run([binary] + ([corpus] if os.path.isdir(corpus) else []))
-    report(f"fuzz {thing}", int(code == 0), int(code != 0), 0, output + f"exit code {code}")
+    return f"fuzz {thing}", int(code == 0), int(code != 0), 0, output + f"exit code {code}"
 
 
 def run_pytest(build, dirs, marks, names, jobs):
@@ -126,15 +130,19 @@ def main():
     ap.add_argument("-m", dest="marks", help="pytest marks, e.g. 'not slow'")
     ap.add_argument("-k", dest="names", help="pytest names")
     ap.add_argument("--jobs", type=int, default=1, help="black-box tests at a time")
+    ap.add_argument("--beside", action="store_true", help="programs while black-box tests run")
     o = ap.parse_args()
-    for command in o.check:
-        run_check(command)
-    for binary in o.unit:
-        run_unit(binary)
-    for binary in o.replay:
-        run_replay(binary)
-    if o.pytest:
-        run_pytest(o.build, o.pytest, o.marks, o.names, o.jobs)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        programs = [pool.submit(run_as, one) for run_as, some in ((run_check, o.check),
+                                                                  (run_unit, o.unit),
+                                                                  (run_replay, o.replay))
+                    for one in some]
+        if o.pytest and o.beside:
+            run_pytest(o.build, o.pytest, o.marks, o.names, o.jobs)
+        for program in programs:
+            report(*program.result())
+        if o.pytest and not o.beside:
+            run_pytest(o.build, o.pytest, o.marks, o.names, o.jobs)
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
     print(f"{counts['passed']} passed, {counts['failed']} failed{skipped}")
     return 1 if counts["failed"] or not counts["passed"] + counts["skipped"] else 0
