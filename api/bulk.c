@@ -46,8 +46,8 @@ struct entry {
 };
 
 /* What the answers to neighbouring items share: all but id, version and seq. And with made ids,
- * which are made of the seq, the answer that the last one got: the next one nearly always differs
- * from it in no more than the last two characters of both. */
+ * which are made of the seq, the last answer that was written in full: those that follow nearly
+ * always differ from it in no more than the last two characters of both. */
 struct frame {
     struct index *index; /* NULL: none yet */
     enum write_op op;
@@ -396,20 +396,24 @@ static bool resolve_item(struct bulk *bulk, size_t i)
     return ok;
 }
 
-/* All items with that need. */
+/* All items with that need. Neighbours that ask for the same get the same, a refusal, too. */
 static bool resolve_all(struct bulk *bulk, enum names_need need)
 {
     const struct write_item *before = NULL;
+    const struct write_extra *asked = NULL; /* by the one before */
     for (size_t i = 0; i < bulk->count; i++) {
         struct write_item *item = item_at(bulk, i);
         if (item->result == WRITE_SKIPPED)
             continue;
-        if (before != NULL && item->extra == before->extra && item->op == before->op) {
+        if (before != NULL && item->extra == asked && item->op == before->op) {
             item->index = before->index;
+            item->extra = before->extra;
+            item->result = before->result;
         } else if (item_need(item) == need) {
+            asked = item->extra;
             if (!resolve_item(bulk, i))
                 return false;
-            before = item->result == WRITE_SKIPPED ? NULL : item;
+            before = item;
         }
     }
     return true;
@@ -638,7 +642,7 @@ static void put_filtered(struct bulk *bulk, size_t i, struct buf *out)
 static void reserve_window(const struct bulk *bulk, struct buf *out, size_t len)
 {
     size_t left = bulk->count - bulk->next;
-    size_t most = LIMIT_ANSWER_WINDOW / (len + 1) + 1;
+    size_t most = len < LIMIT_ANSWER_WINDOW ? (LIMIT_ANSWER_WINDOW - len) / (len + 1) + 1 : 0;
     (void)buf_reserve(out, (left < most ? left : most) * (len + 1));
 }
 

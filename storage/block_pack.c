@@ -12,7 +12,7 @@
 #define META_RAW_MAX 64u
 
 /* Binary streams hold few matches, and what else there is to gain is in the statistics of their
- * bytes, which any level takes: instead of level 3 (to 4), level 1 packs them in three quarters of
+ * bytes, which any level takes: instead of levels 2 to 4, level 1 packs them in three quarters of
  * the time, to 0.1 to 2 % more. */
 #define BINARY_LEVEL    1
 #define BINARY_LEVEL_OF 4

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deciding writes. A step takes at most LIMIT_DECIDE_ITEMS items: what they need of existing rows
- * is read outside locks (prepare); then, under index.write, each is checked to be still true, is
+/* Deciding writes. A step takes a bounded number of items: what they need of existing rows is
+ * read outside locks (prepare); then, under index.write, each is checked to be still true, is
  * decided, gets its seq and goes to the open block. An item whose id was written meanwhile is
  * prepared again, unless the newer row lies in the open block, where it can be read at once. */
 #include "config/limits.h"
@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-/* Blocks begun with so many bytes keep how their documents were taken apart. */
+/* Blocks begun with so many bytes keep how their documents were taken apart; with so many bytes to
+ * come one is begun in its full size. */
 #define FITS_FROM (64 * KIB)
 
 /* ---- refusing one item */
@@ -398,6 +399,12 @@ static bool is_full(const struct index *ix, size_t doc_len)
             rows_count(ix->open) >= LIMIT_BLOCK_ROWS);
 }
 
+/* How many documents of that length a block of so many bytes takes. */
+static size_t rows_of(size_t bytes, size_t doc_len)
+{
+    return bytes / doc_len < LIMIT_BLOCK_ROWS ? bytes / doc_len : LIMIT_BLOCK_ROWS;
+}
+
 /* Make the open block one that takes this row: seal a full one, begin or enlarge. */
 static enum rc make_room(struct txn *txn, struct touch *touch, const struct row *row)
 {
@@ -407,14 +414,15 @@ static enum rc make_room(struct txn *txn, struct touch *touch, const struct row 
         TRY(seal(txn, touch));
     if (ix->open != NULL)
         return RC_OK;
-    /* After a large write another will fill the block. */
-    size_t bytes = touch->ahead < FITS_FROM ? touch->ahead : target, values = 0;
+    /* Where much is to come the block will be filled, if not by this write. */
+    size_t bytes = touch->ahead < FITS_FROM && touch->ahead < target ? touch->ahead : target;
+    size_t values = 0;
     if (bytes < row->doc.len)
         bytes = row->doc.len;
     /* Those to come will be like it, more or less. A small open block keeps no fits: they hold a
      * generation of shapes, which may be larger, until it is sealed. */
     if (bytes >= FITS_FROM && row->fit != NULL && row->fit->shape != NULL)
-        values = (bytes / row->doc.len + 4) * (row->fit->shape->slots + 4);
+        values = (rows_of(bytes, row->doc.len) + 4) * (row->fit->shape->slots + 4);
     struct rows *rows = rows_create(bytes, bytes / 256 + 4, values);
     if (rows == NULL)
         return RC_NOMEM;

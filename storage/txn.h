@@ -28,8 +28,8 @@ struct touch {
     struct ticket_wait wait; /* first: the wait is the touch */
     struct txn *txn;
     struct index *index;
-    size_t from, to;                   /* its items: order[from .. to) */
-    size_t ahead;                      /* bytes of the documents to come, or a little more */
+    size_t from, to; /* its items: order[from .. to) */
+    size_t ahead;    /* bytes of the documents to come, and maybe of what their rows need */
     uint64_t indexed, deletes, failed; /* counted in the index once the write is durable */
     bool ticketed;
     uint64_t epoch; /* ids_epoch of the plans' deep_seq */

@@ -342,8 +342,9 @@ static size_t take_items(struct txn *txn, bool *one_out)
         txn->keyed = txn->keyed || item->id.len != 0;
         txn->updates = txn->updates || item->op == WRITE_UPDATE;
         txn->bytes += item->source.len + item->id.len + ROW_OVERHEAD;
-        if (item->extra != NULL)
-            txn->bytes += item->extra->routing.len;
+        txn->bytes += write_extra(item)->routing.len;
+        assert(item->id.len != 0 || item->op == WRITE_INDEX || item->op == WRITE_CREATE);
+        assert(item->extra != NULL || item->op != WRITE_UPDATE);
         txn->order[n++] = (uint32_t)i;
     }
     return n;
