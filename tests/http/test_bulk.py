@@ -192,7 +192,7 @@ def test_answers_differ_where_items_do(client, index):
     assert client.sources(index, [ids[n] for n in made]) == {ids[n]: b'{"n":%d}' % n for n in made}
 
 
-def test_neighbours_share_no_refusal(client, index):
+def test_one_wrong_item_among_neighbours(client, index):
     """Action lines that are alike, or say the same, with one wrong item among them."""
     docs = ['{"n":1}', '{"n":', '{"n":3}', "[]", '{"n":5}']
     same = [client.bulk(ndjson(*(x for d in docs for x in (action(op, index), d)))) for op in ("index", "create")]
@@ -205,6 +205,8 @@ def test_neighbours_share_no_refusal(client, index):
                            action("update", index, "d"), '{"doc":{"v":2}}',
                            action("update", index, "e"), '{"doc":{"v":3},"upsert":{"v":4}}'))
     assert [i["status"] for i in r.items] == [201, 400, 400, 201, 200, 404, 200, 201], r
+    assert [i["_id"] for i in r.items] == ["a", "b", "c", "d", "a", "zzz", "d", "e"]
+    assert [i.get("error", {}).get("type") for i in r.items[1:3]] == ["invalid_index_name_exception"] * 2
 
 
 def test_neighbours_with_conditions_of_their_own(client, index):

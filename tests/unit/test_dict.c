@@ -35,15 +35,24 @@ static void make_samples(struct buf *samples, size_t *sizes, size_t n)
     }
 }
 
+/* A dictionary of 16 KB; its bytes go to *bytes. */
+static struct dict *train(uint32_t number, struct buf *bytes)
+{
+    struct buf samples = {0};
+    size_t sizes[200];
+    make_samples(&samples, sizes, 200);
+    assert_int_equal(dict_train(buf_slice(&samples), sizes, 200, 16 * 1024, bytes), RC_OK);
+    buf_done(&samples);
+    struct dict *d = dict_make(number, buf_slice(bytes));
+    assert_non_null(d);
+    return d;
+}
+
 static void test_round_trip_and_gain(void **state)
 {
-    struct buf samples = {0}, bytes = {0}, sample = {0};
-    size_t sizes[200];
+    struct buf bytes = {0}, sample = {0};
     (void)state;
-    make_samples(&samples, sizes, 200);
-    assert_int_equal(dict_train(buf_slice(&samples), sizes, 200, 16 * 1024, &bytes), RC_OK);
-    struct dict *d = dict_make(7, buf_slice(&bytes));
-    assert_non_null(d);
+    struct dict *d = train(7, &bytes);
     assert_int_equal(dict_number(d), 7);
     assert_true(slice_eq(dict_bytes(d), buf_slice(&bytes)));
     put_sample(&sample);
@@ -70,7 +79,6 @@ static void test_round_trip_and_gain(void **state)
     dict_release(NULL);
     free(packed);
     free(back);
-    buf_done(&samples);
     buf_done(&bytes);
     buf_done(&sample);
 }
@@ -80,13 +88,9 @@ static void test_round_trip_and_gain(void **state)
 static void test_lengths(void **state)
 {
     static const size_t lengths[] = {16384, 16385, 40000, 65536, 65537, 40000, 16000, 200000};
-    struct buf samples = {0}, bytes = {0}, text = {0};
-    size_t sizes[200];
+    struct buf bytes = {0}, text = {0};
     (void)state;
-    make_samples(&samples, sizes, 200);
-    assert_int_equal(dict_train(buf_slice(&samples), sizes, 200, 16 * 1024, &bytes), RC_OK);
-    struct dict *d = dict_make(7, buf_slice(&bytes));
-    assert_non_null(d);
+    struct dict *d = train(7, &bytes);
     while (text.len < 200000)
         put_sample(&text);
     size_t cap = codec_bound(CODEC_ZSTD, text.len);
@@ -109,7 +113,6 @@ static void test_lengths(void **state)
     dict_release(d);
     free(packed);
     free(back);
-    buf_done(&samples);
     buf_done(&bytes);
     buf_done(&text);
 }
