@@ -46,9 +46,55 @@ static int entry_order(const void *a, const void *b)
     return x->seq > y->seq ? -1 : x->seq < y->seq;
 }
 
+/* From lists so long on, what the histograms cost is little. */
+#define RADIX_FROM   512
+#define RADIX_PASSES 4 /* even: the last one ends where the first began */
+
+/* The digit of a pass: 8 bits, those of the last are the leading ones of the hash. */
+static size_t digit(uint64_t hash, size_t pass)
+{
+    return hash >> (64 - 8 * (RADIX_PASSES - pass)) & 0xff;
+}
+
+/* By the leading 8 * RADIX_PASSES bits of the hash; other is of the same size. */
+static void radix_sort(struct idrun_entry *entries, struct idrun_entry *other, size_t count)
+{
+    size_t at[RADIX_PASSES][256] = {{0}};
+    for (size_t i = 0; i < count; i++)
+        for (size_t pass = 0; pass < RADIX_PASSES; pass++)
+            at[pass][digit(entries[i].hash, pass)]++;
+    for (size_t pass = 0; pass < RADIX_PASSES; pass++) {
+        for (size_t i = 0, sum = 0; i < 256; i++) {
+            size_t n = at[pass][i];
+            at[pass][i] = sum;
+            sum += n;
+        }
+        for (size_t i = 0; i < count; i++)
+            other[at[pass][digit(entries[i].hash, pass)]++] = entries[i];
+        struct idrun_entry *from = entries;
+        entries = other;
+        other = from;
+    }
+}
+
+/* Hashes are spread evenly, so that nearly all is in order once the leading bits are: what is left
+ * to do is next to nothing. */
 void idrun_sort(struct idrun_entry *entries, size_t count)
 {
-    qsort(entries, count, sizeof *entries, entry_order);
+    struct idrun_entry *other = count < RADIX_FROM ? NULL : malloc(count * sizeof *other);
+    if (other == NULL) {
+        qsort(entries, count, sizeof *entries, entry_order);
+        return;
+    }
+    radix_sort(entries, other, count);
+    free(other);
+    for (size_t i = 1; i < count; i++) {
+        struct idrun_entry e = entries[i];
+        size_t to = i;
+        for (; to != 0 && entry_order(&entries[to - 1], &e) > 0; to--)
+            entries[to] = entries[to - 1];
+        entries[to] = e;
+    }
 }
 
 /* ---- bit fields */

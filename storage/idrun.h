@@ -35,6 +35,12 @@ static inline uint32_t idrun_piece_of(uint64_t hash, uint8_t bits)
     return bits == 0 ? 0 : (uint32_t)(hash >> (64 - bits));
 }
 
+/* Are the kept bits the same? */
+static inline bool idrun_same_hash(uint64_t a, uint64_t b)
+{
+    return (a ^ b) >> (64 - IDRUN_HASH_BITS) == 0;
+}
+
 /* By hash, then by seq, the highest first. */
 void idrun_sort(struct idrun_entry *entries, size_t count);
 

@@ -27,6 +27,32 @@ static struct idrun_entry *make(size_t n, uint8_t bits, uint32_t piece, uint64_t
     return e;
 }
 
+/* Lists of all lengths, hashes that differ in dropped bits only, and many that are one. */
+static void test_sort(void **state)
+{
+    (void)state;
+    uint64_t st = 5;
+    for (size_t n = 0; n < 30000; n = n * 3 / 2 + 1) {
+        struct idrun_entry *e = malloc((n + 1) * sizeof *e);
+        uint64_t sum = 0;
+        for (size_t i = 0; i < n; i++) {
+            uint64_t hash = i % 3 != 0 ? rnd(&st) : (rnd(&st) % 5) << 40 | (rnd(&st) & 0xffffff);
+            e[i] = (struct idrun_entry){hash, rnd(&st) % 1000, i % 2 == 0};
+            sum += hash ^ e[i].seq ^ e[i].tombstone;
+        }
+        idrun_sort(e, n);
+        for (size_t i = 0; i < n; i++) {
+            sum -= e[i].hash ^ e[i].seq ^ e[i].tombstone;
+            if (i != 0 && idrun_same_hash(e[i - 1].hash, e[i].hash))
+                assert_true(e[i - 1].seq >= e[i].seq);
+            else if (i != 0)
+                assert_true(e[i - 1].hash < e[i].hash);
+        }
+        assert_int_equal(sum, 0);
+        free(e);
+    }
+}
+
 static void test_round_trip(void **state)
 {
     static const struct {
@@ -149,8 +175,11 @@ static void test_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_size_and_misses),
-        cmocka_unit_test(test_collisions), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_sort),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_size_and_misses),
+        cmocka_unit_test(test_collisions),
+        cmocka_unit_test(test_damage),
         cmocka_unit_test(test_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
