@@ -280,6 +280,7 @@ static enum rc add_item(struct bulk *bulk, const struct bulk_item *in)
     bool known = in->same && bulk->plain && in->source_ok && in->op != WRITE_UPDATE;
     if (known) {
         *item = item[-1];
+        item->id = in->id;
         item->source = in->source;
         item->fit = in->fit;
     } else {
@@ -294,7 +295,8 @@ static enum rc add_item(struct bulk *bulk, const struct bulk_item *in)
     }
     bulk->count++;
     bulk->items.len += sizeof *item;
-    /* Most action lines are the one before again, and what was right about that is right. */
+    /* Most action lines are the one before again but for a sound id: what was right about that is
+     * right. */
     if (known)
         return RC_OK;
     bulk->needs |= 1u << item_need(item);

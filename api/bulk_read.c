@@ -3,8 +3,10 @@
  *
  * Each byte is looked at twice at most: memchr finds the end of its line, then it is checked in one
  * pass. Action lines, which are short, are then walked for their metadata, unless they are the same
- * as the one before. */
+ * as the one before but for the id. */
 #include "api/bulk_read.h"
+
+#include "config/limits.h"
 
 #define ILLEGAL "illegal_argument_exception"
 
@@ -409,16 +411,42 @@ static void read_source(struct shape_reader *shapes, struct bulk_item *item, str
     }
 }
 
-/* Is the next line the action line before again? Then go on behind it. */
-static bool same_line(struct bulk_reader *reader)
+static bool begins_with(struct slice text, struct slice start)
 {
-    struct slice known = reader->known_line;
-    if (known.len == 0 || reader->body.len - reader->at < known.len ||
-        memcmp(reader->body.ptr + reader->at, known.ptr, known.len) != 0)
+    return text.len >= start.len && memcmp(text.ptr, start.ptr, start.len) == 0;
+}
+
+/* Is the next line the action line before again, but for a plain id? Then go on behind it. */
+static bool same_line(struct bulk_reader *reader, struct bulk_item *item)
+{
+    struct slice head = reader->known_head, tail = reader->known_tail;
+    struct slice rest = slice_of(reader->body.ptr + reader->at, reader->body.len - reader->at);
+    size_t id_len = 0;
+    if (head.len == 0 || !begins_with(rest, head))
         return false;
-    reader->at += known.len;
+    if (tail.len != 0) {
+        rest = slice_of(rest.ptr + head.len, rest.len - head.len);
+        id_len = json_plain_len(rest);
+        if (id_len == 0 || id_len > LIMIT_ID_BYTES ||
+            !begins_with(slice_of(rest.ptr + id_len, rest.len - id_len), tail))
+            return false;
+        item->id = slice_of(rest.ptr, id_len);
+    }
+    reader->at += head.len + id_len + tail.len;
     ++reader->line;
     return true;
+}
+
+/* Divide the action line that was read at its id. Nothing of it was decoded if `in_place`. */
+static void remember_line(struct bulk_reader *reader, const struct bulk_item *item,
+                          struct slice line, bool in_place)
+{
+    const uint8_t *end = line.ptr + line.len + 1;
+    const uint8_t *cut =
+        in_place && item->id.len != 0 && item->id.ptr[-1] == '"' ? item->id.ptr : end;
+    const uint8_t *behind = cut == end ? end : cut + item->id.len;
+    reader->known_head = slice_of(line.ptr, (size_t)(cut - line.ptr));
+    reader->known_tail = slice_of(behind, (size_t)(end - behind));
 }
 
 /* The action line that comes next, but for blank ones. RC_NOT_FOUND at the end of the body. */
@@ -432,8 +460,9 @@ static enum rc next_action(struct bulk_reader *reader, struct bulk_item *item, s
     *item = (struct bulk_item){
         .versioning = VERSION_INTERNAL, .if_seq_no = SEQ_NONE, .source_ok = true};
     struct action action = {.reader = reader, .item = item, .err = err};
+    size_t decoded = reader->scratch->len;
     TRY(read_action(&action, line));
-    reader->known_line = slice_of(line.ptr, line.len + 1);
+    remember_line(reader, item, line, reader->scratch->len == decoded);
     return RC_OK;
 }
 
@@ -446,7 +475,7 @@ enum rc bulk_next(struct bulk_reader *reader, struct bulk_item *item, const char
         return err_set(err, RC_INVALID, 0,
                        "The bulk request must be terminated by a newline [\\n]");
     }
-    bool same = same_line(reader);
+    bool same = same_line(reader, item);
     enum rc rc = same ? RC_OK : next_action(reader, item, err);
     if (rc != RC_OK) {
         if (rc != RC_NOT_FOUND)

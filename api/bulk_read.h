@@ -34,7 +34,7 @@ struct bulk_item {
     struct fit fit;             /* … taken apart by the reader's shapes */
     struct json_fault fault;    /* when not */
     uint32_t line;              /* of the action, from 1 */
-    bool same;                  /* its action line is that of the item before */
+    bool same;                  /* its action line is that of the item before, but for the id */
 };
 
 struct bulk_reader {
@@ -42,7 +42,9 @@ struct bulk_reader {
     size_t at;
     uint32_t line;
     struct shape_reader *shapes; /* the caller's */
-    struct slice known_line;     /* the action line before, with its newline */
+    /* The action line before, with its newline: what stands before its id and, from the quote on,
+     * behind it. Without an id, or with one that isn't a plain string, all of it is the head. */
+    struct slice known_head, known_tail;
     struct buf *scratch; /* ids and names with escapes are decoded into it; slices may move:      */
                          /* reserve body.len before the first call so that it never grows         */
 };
@@ -52,7 +54,7 @@ void bulk_reader_init(struct bulk_reader *reader, struct slice body, struct shap
                       struct buf *scratch);
 /* The next item; RC_NOT_FOUND at the end; RC_INVALID with Elasticsearch's reason and *type_out its
  * error type (R1). *item is the one before, and untouched: most action lines are like the one
- * before, and then it keeps what that says. */
+ * before but for the id, and then it keeps what that says. */
 MUST_CHECK enum rc bulk_next(struct bulk_reader *reader, struct bulk_item *item,
                              const char **type_out, struct err *err);
 

@@ -455,28 +455,28 @@ void json_unquote(struct slice quoted, struct buf *out)
     }
 }
 
-/* Names and ids are short and have nothing to escape: one pass that copies as it looks. */
-#define SHORT_TEXT 64
-
-static bool quote_short(struct slice text, struct buf *out)
+size_t json_plain_len(struct slice text)
 {
-    if (text.len > SHORT_TEXT || !buf_reserve(out, text.len + 2))
+    return text.len == 0 ? 0 : (size_t)(skip_plain(text.ptr, text.ptr + text.len, true) - text.ptr);
+}
+
+/* Names and ids have nothing to escape. */
+static bool quote_plain(struct slice text, struct buf *out)
+{
+    if (json_plain_len(text) != text.len || !buf_reserve(out, text.len + 2))
         return false;
-    uint8_t *to = out->ptr + out->len + 1;
-    for (size_t i = 0; i < text.len; i++) {
-        uint8_t c = text.ptr[i];
-        if (c == '"' || c == '\\' || (uint8_t)(c - 0x20) >= 0x60)
-            return false;
-        to[i] = c;
-    }
-    to[-1] = to[text.len] = '"';
+    uint8_t *to = out->ptr + out->len;
+    *to++ = '"';
+    if (text.len != 0)
+        memcpy(to, text.ptr, text.len);
+    to[text.len] = '"';
     out->len += text.len + 2;
     return true;
 }
 
 void json_quote(struct slice text, struct buf *out)
 {
-    if (quote_short(text, out))
+    if (quote_plain(text, out))
         return;
     static const char hex[] = "0123456789abcdef", from[] = "\b\f\n\r\t\"\\", to[] = "bfnrt\"\\";
     buf_put_byte(out, '"');

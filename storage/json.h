@@ -89,6 +89,9 @@ bool json_i64(struct slice number, int64_t *out);
  * In storage/json_tree.c. */
 bool json_same(struct json_value a, struct json_value b);
 
+/* Length of the text's beginning that stands for itself in a string: ASCII without quotes, escapes
+ * and control bytes. */
+size_t json_plain_len(struct slice text);
 /* Append text as a quoted JSON string. Invalid UTF-8 becomes U+FFFD. */
 void json_quote(struct slice text, struct buf *out);
 

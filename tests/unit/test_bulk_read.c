@@ -2,6 +2,8 @@
 /* api/bulk_read.[ch] */
 #include "api/bulk_read.h"
 
+#include "config/limits.h"
+
 #include <setjmp.h>
 
 #include <cmocka.h>
@@ -196,6 +198,69 @@ static void test_sources(void **state)
     }
 }
 
+/* Lines that differ in the id alone are not walked again; whatever else differs is seen. */
+static void test_lines_alike(void **state)
+{
+    (void)state;
+    char body[8192], long_id[LIMIT_ID_BYTES + 2];
+    memset(long_id, 'x', sizeof long_id - 1);
+    long_id[sizeof long_id - 1] = 0;
+    const struct {
+        const char *line;
+        const char *id; /* NULL: none */
+        bool same;
+        const char *routing;
+    } lines[] = {
+        {"{\"index\":{\"_id\":\"a\",\"routing\":\"r\"}}", "a", false, "r"},
+        {"{\"index\":{\"_id\":\"bcdefghijklmnopqrstuv\",\"routing\":\"r\"}}",
+         "bcdefghijklmnopqrstuv", true, "r"},
+        {"{\"index\":{\"_id\":\"c\",\"routing\":\"s\"}}", "c", false, "s"},
+        {"{\"index\":{\"_id\":\"c\",\"routing\":\"s\"}}", "c", true, "s"},
+        {"{\"index\":{\"_id\":\"d\\u0065\",\"routing\":\"s\"}}", "de", false, "s"},
+        {"{\"index\":{\"_id\":\"d\\u0065\",\"routing\":\"s\"}}", "de", true, "s"},
+        {"{\"index\":{\"_id\":\"f\",\"routing\":\"s\"}}", "f", false, "s"},
+        {"{\"index\":{\"_id\":\"g\xc3\xa4\",\"routing\":\"s\"}}", "g\xc3\xa4", false, "s"},
+        {"{\"index\":{\"_id\":\"\",\"routing\":\"s\"}}", "", false, "s"},
+        {"{\"index\":{\"_id\":7,\"routing\":\"s\"}}", "7", false, "s"},
+        {"{\"index\":{\"_id\":8,\"routing\":\"s\"}}", "8", false, "s"},
+        {"{\"index\":{\"_id\":\"i\"}}", "i", false, ""},
+        {"{\"index\":{\"_id\":\"j\",\"_id\":\"k\"}}", "k", false, ""},
+        {"{\"index\":{\"_id\":\"j\",\"_id\":\"l\"}}", "l", true, ""},
+        {"{\"index\":{\"routing\":\"\\u0072\",\"_id\":\"m\"}}", "m", false, "r"},
+        {"{\"index\":{\"routing\":\"\\u0072\",\"_id\":\"n\"}}", "n", false, "r"},
+        {"{\"index\":{}}", NULL, false, ""},
+        {"{\"index\":{}}", NULL, true, ""},
+        {"{\"index\":{\"_id\":\"o\"}}", "o", false, ""},
+        {NULL, long_id, false, ""},
+        {"{\"index\":{\"_id\":\"p\"}}", "p", true, ""},
+    };
+    size_t len = 0;
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        if (lines[i].line == NULL)
+            len += (size_t)snprintf(body + len, sizeof body - len,
+                                    "{\"index\":{\"_id\":\"%s\"}}\n{\"n\":%zu}\n", long_id, i);
+        else
+            len += (size_t)snprintf(body + len, sizeof body - len, "%s\n{\"n\":%zu}\n",
+                                    lines[i].line, i);
+    }
+    assert_true(len < sizeof body);
+    struct run run;
+    run_init(&run, body);
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        char source[32];
+        snprintf(source, sizeof source, "{\"n\":%zu}", i);
+        assert_int_equal(run_next(&run), RC_OK);
+        assert_int_equal(run.item.has_id, lines[i].id != NULL);
+        assert_true(slice_is(run.item.id, lines[i].id != NULL ? lines[i].id : ""));
+        assert_true(slice_is(run.item.routing, lines[i].routing));
+        assert_true(slice_is(run.item.source, source));
+        assert_int_equal(run.item.line, 2 * i + 1);
+        assert_int_equal(run.item.same, lines[i].same);
+    }
+    assert_int_equal(run_next(&run), RC_NOT_FOUND);
+    buf_done(&run.scratch);
+}
+
 static void test_ends(void **state)
 {
     (void)state;
@@ -214,7 +279,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_items),   cmocka_unit_test(test_metadata),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_sources),
-        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_ends),    cmocka_unit_test(test_lines_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
