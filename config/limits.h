@@ -30,7 +30,10 @@
 #define DEFAULT_PLAIN_BYTES      (64 * KIB)
 #define DEFAULT_PLAIN_BYTES_BEST (256 * KIB)
 
-/* One step under an index lock while a bulk is decided. */
+/* Rows that are looked up in one go while a bulk is decided: in its order each block is opened
+ * once. */
+#define LIMIT_PREPARE_ITEMS 8192
+/* One step under an index lock. */
 #define LIMIT_DECIDE_ITEMS 256
 #define LIMIT_DECIDE_MADE  4096 /* … whose ids are made */
 #define LIMIT_DECIDE_BYTES (256 * KIB)

@@ -11,6 +11,8 @@
 /* Blocks begun with so many bytes keep how their documents were taken apart; with so many bytes to
  * come one is begun in its full size. */
 #define FITS_FROM (64 * KIB)
+/* Items between asking for the memory that an id's look-up begins with and looking there. */
+#define PREFETCH_AHEAD 8
 
 /* ---- refusing one item */
 
@@ -62,33 +64,27 @@ static void plan_update(struct txn *txn, struct write_item *item, struct plan *p
         refuse(item, &err);
 }
 
-static enum rc prepare_item(struct txn *txn, struct index *ix, struct row_reader *reader,
-                            struct write_item *item, struct plan *plan)
+static void prepare_item(struct txn *txn, struct index *ix, struct row_reader *reader,
+                         const struct candidate *c)
 {
+    struct write_item *item = &txn->write->items[c->item];
+    struct plan *plan = &txn->plan[c->item];
     struct row row;
     struct err err = {0};
-    plan->old_seq = SEQ_NONE;
-    plan->old_version = 0;
-    plan->old_live = false;
-    plan->elsewhere = false;
-    enum rc rc = index_find(reader, ix, item->id, plan->hash, &row, &err);
+    enum rc rc = RC_NOT_FOUND;
+    if (c->newest)
+        rc = index_find_at(reader, ix, item->id, c->seq, &row, &err);
+    if (rc == RC_NOT_FOUND)
+        rc = index_find(reader, ix, item->id, plan->hash, &row, &err);
     if (atomic_load(&ix->deleted))
-        return RC_OK; /* that will be said of the item when it is decided */
+        return; /* that will be said of the item when it is decided */
     if (rc == RC_OK)
         plan_old(plan, item, &row);
-    else if (rc != RC_NOT_FOUND) {
+    if (rc != RC_OK && rc != RC_NOT_FOUND)
         refuse(item, &err);
-        return RC_OK;
-    }
-    if (item->op == WRITE_UPDATE)
+    else if (item->op == WRITE_UPDATE)
         plan_update(txn, item, plan, rc == RC_OK ? &row : NULL);
-    return RC_OK;
 }
-
-struct candidate {
-    uint32_t item;
-    uint64_t seq;
-};
 
 static int by_seq(const void *a, const void *b)
 {
@@ -96,16 +92,24 @@ static int by_seq(const void *a, const void *b)
     return x->seq != y->seq ? (x->seq < y->seq ? -1 : 1) : (x->item < y->item ? -1 : 1);
 }
 
-/* Ask the runs of the id index for all ids of a touch at once, in order of the hashes. */
-struct hashed {
-    uint64_t hash;
-    uint32_t item;
-};
-
-static int by_hash(const void *a, const void *b)
+/* What the runs of the id index have of a touch's ids, in order of the hashes; its neighbours there
+ * tell an item that it may have a twin. */
+static enum rc look_deep(struct txn *txn, struct touch *touch, struct idrun_entry *list, size_t n)
 {
-    const struct hashed *x = a, *y = b;
-    return x->hash < y->hash ? -1 : x->hash > y->hash;
+    uint64_t *hash = malloc((n + 1) * 2 * sizeof *hash);
+    if (hash == NULL)
+        return RC_NOMEM;
+    idrun_sort(list, n);
+    for (size_t i = 0; i < n; i++) {
+        hash[i] = list[i].hash;
+        if (i != 0 && idrun_same_hash(hash[i], hash[i - 1]))
+            txn->plan[list[i].seq].twin = txn->plan[list[i - 1].seq].twin = true;
+    }
+    enum rc rc = index_candidates_deep(touch->index, hash, n, hash + n, &touch->epoch, &txn->err);
+    for (size_t i = 0; i < n; i++)
+        txn->plan[list[i].seq].deep_seq = hash[n + i];
+    free(hash);
+    return rc;
 }
 
 enum rc touch_look(struct txn *txn, struct touch *touch)
@@ -113,9 +117,10 @@ enum rc touch_look(struct txn *txn, struct touch *touch)
     size_t n = 0, all = touch->to - touch->from;
     if (!txn->keyed)
         return RC_OK;
-    struct hashed *list = malloc((all + 1) * sizeof *list);
-    uint64_t *hash = malloc((all + 1) * 2 * sizeof *hash);
-    enum rc rc = list == NULL || hash == NULL ? RC_NOMEM : RC_OK;
+    struct idrun_entry *list = malloc((all + 1) * sizeof *list); /* .seq: the item */
+    size_t most = all < LIMIT_PREPARE_ITEMS ? all : LIMIT_PREPARE_ITEMS;
+    touch->candidate = malloc(most * sizeof *touch->candidate);
+    enum rc rc = list == NULL || touch->candidate == NULL ? RC_NOMEM : RC_OK;
     for (size_t i = touch->from; rc == RC_OK && i < touch->to; i++) {
         uint32_t at = txn->order[i];
         struct plan *plan = &txn->plan[at];
@@ -123,79 +128,86 @@ enum rc touch_look(struct txn *txn, struct touch *touch)
         plan->deep_seq = SEQ_NONE;
         if (plan->keyed) {
             plan->hash = index_hash(touch->index, txn->write->items[at].id);
-            list[n++] = (struct hashed){plan->hash, at};
+            list[n++] = (struct idrun_entry){.hash = plan->hash, .seq = at};
         }
     }
-    if (rc == RC_OK && n != 0) {
-        qsort(list, n, sizeof *list, by_hash);
-        for (size_t i = 0; i < n; i++)
-            hash[i] = list[i].hash;
-        rc = index_candidates_deep(touch->index, hash, n, hash + n, &touch->epoch, &txn->err);
-        for (size_t i = 0; i < n; i++)
-            txn->plan[list[i].item].deep_seq = hash[n + i];
-    }
+    if (rc == RC_OK && n != 0)
+        rc = look_deep(txn, touch, list, n);
     free(list);
-    free(hash);
     return rc;
 }
 
-/* Which rows have to be read for order[from .. to)? In order of seq, so that each block is opened
- * once. An item without a candidate is new. */
-static void find_candidates(struct txn *txn, const struct touch *touch, size_t from, size_t to,
-                            struct candidate *list, size_t *count_out)
+/* The highest seq that memory and the runs have of an item's id goes to *c. False: there is none,
+ * the item is new. */
+static bool find_candidate(const struct txn *txn, const struct touch *touch, uint32_t at,
+                           bool moved, struct candidate *c)
+{
+    const struct write_item *item = &txn->write->items[at];
+    const struct plan *plan = &txn->plan[at];
+    uint64_t seqs[CANDIDATES_MAX], nonce, seq = plan->deep_seq;
+    size_t n = 0;
+    bool fits = idmap_find(&touch->index->ids, plan->hash, seqs, &n, CANDIDATES_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (seq == SEQ_NONE || seqs[i] > seq)
+            seq = seqs[i];
+    *c = (struct candidate){seq, at, seq != SEQ_NONE && fits && !moved};
+    return seq != SEQ_NONE || made_id_parse(item->id, &nonce, &c->seq) ||
+           item->op == WRITE_UPDATE || !fits || moved;
+}
+
+/* Which rows have to be read for order[from .. to)? */
+static size_t find_candidates(const struct txn *txn, struct touch *touch, size_t from, size_t to)
 {
     struct index *ix = touch->index;
     size_t found = 0;
-    pthread_mutex_lock(&ix->table);
-    /* Ids that have moved since may be past both look-ups: then every item is looked up again. */
-    bool moved = ix->ids_epoch != touch->epoch;
-    for (size_t i = from; i < to; i++) {
-        uint32_t at = txn->order[i];
-        const struct write_item *item = &txn->write->items[at];
-        uint64_t seqs[CANDIDATES_MAX], nonce, seq = txn->plan[at].deep_seq;
-        size_t n = 0;
-        if (!txn->plan[at].keyed || item->result != WRITE_PENDING)
-            continue;
-        bool fits = idmap_find(&ix->ids, txn->plan[at].hash, seqs, &n, CANDIDATES_MAX);
-        if (n != 0)
-            seq = seqs[0];
-        else if (seq == SEQ_NONE && !made_id_parse(item->id, &nonce, &seq) &&
-                 item->op != WRITE_UPDATE && fits && !moved)
-            continue;
-        list[found++] = (struct candidate){at, seq};
+    for (size_t i = from, end; i < to;) {
+        end = to - i < LIMIT_DECIDE_ITEMS ? to : i + LIMIT_DECIDE_ITEMS;
+        pthread_mutex_lock(&ix->table);
+        /* Ids that have moved since may be past both look-ups: then all are looked up again. */
+        bool moved = ix->ids_epoch != touch->epoch;
+        for (; i < end; i++) {
+            uint32_t at = txn->order[i];
+            if (end - i > PREFETCH_AHEAD)
+                idmap_prefetch(&ix->ids, txn->plan[txn->order[i + PREFETCH_AHEAD]].hash);
+            if (txn->plan[at].keyed && txn->write->items[at].result == WRITE_PENDING)
+                found += find_candidate(txn, touch, at, moved, &touch->candidate[found]);
+        }
+        pthread_mutex_unlock(&ix->table);
     }
-    pthread_mutex_unlock(&ix->table);
-    *count_out = found;
-    qsort(list, found, sizeof *list, by_seq);
+    return found;
 }
 
-static enum rc prepare(struct txn *txn, struct touch *touch, size_t from, size_t to)
+/* index.next_seq: rows below it are in the id index. */
+static uint64_t next_seq(struct index *ix)
 {
-    struct index *ix = touch->index;
-    struct candidate list[LIMIT_DECIDE_ITEMS];
-    size_t n = 0;
-    bool documents = false;
-    if (!txn->keyed)
-        return RC_OK;
     pthread_mutex_lock(&ix->write);
-    uint64_t seen = ix->next_seq;
+    uint64_t seq = ix->next_seq;
     pthread_mutex_unlock(&ix->write);
+    return seq;
+}
+
+/* Plan order[from .. to): rows are read in order of seq, so that each block is opened once. Returns
+ * the next_seq that the plans know of. */
+static uint64_t prepare(struct txn *txn, struct touch *touch, size_t from, size_t to)
+{
+    uint64_t seen = next_seq(touch->index);
+    bool documents = false;
     for (size_t i = from; i < to; i++) {
         struct plan *plan = &txn->plan[txn->order[i]];
         plan->seen_seq = seen;
         plan->old_seq = SEQ_NONE;
+        plan->old_version = 0;
         plan->old_live = plan->elsewhere = false;
         documents = documents || txn->write->items[txn->order[i]].op == WRITE_UPDATE;
     }
-    find_candidates(txn, touch, from, to, list, &n);
+    size_t n = find_candidates(txn, touch, from, to);
+    qsort(touch->candidate, n, sizeof *touch->candidate, by_seq);
     struct row_reader reader;
-    enum rc rc = RC_OK;
     row_reader_init(&reader, txn->store, documents ? BLOCK_ALL : BLOCK_META, false);
-    for (size_t i = 0; i < n && rc == RC_OK; i++)
-        rc = prepare_item(txn, ix, &reader, &txn->write->items[list[i].item],
-                          &txn->plan[list[i].item]);
+    for (size_t i = 0; i < n; i++)
+        prepare_item(txn, touch->index, &reader, &touch->candidate[i]);
     row_reader_done(&reader);
-    return rc;
+    return seen;
 }
 
 /* ---- deciding; the caller holds index.write */
@@ -519,7 +531,8 @@ static enum rc decide_item(struct txn *txn, struct touch *touch, uint32_t at)
         return RC_OK;
     }
     if (plan->keyed) {
-        TRY(recheck(touch->index, item, plan));
+        if (plan->twin || touch->seen_seq == SEQ_NONE)
+            TRY(recheck(touch->index, item, plan));
         if (plan->old_seq == SEQ_NONE && item->op != WRITE_DELETE &&
             foreign_made(touch->index, item))
             return RC_OK;
@@ -547,6 +560,8 @@ static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to
     enum rc rc = RC_OK;
     size_t i = from, ids = txn->keyed ? to - from : 0;
     pthread_mutex_lock(&ix->write);
+    if (touch->seen_seq != ix->next_seq)
+        touch->seen_seq = SEQ_NONE;
     pthread_mutex_lock(&ix->table);
     if (!touch->ticketed)
         touch->ticketed = index_ticket_locked(ix, &touch->ticket);
@@ -566,6 +581,8 @@ static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to
         }
     }
     ix->written_ms = mono_ms();
+    if (touch->seen_seq != SEQ_NONE)
+        touch->seen_seq = ix->next_seq;
     pthread_mutex_lock(&ix->table);
     touch->wait.need = ix->ticket_next; /* everything issued so far must pass */
     ix->rows_total += touch->made_rows;
@@ -578,11 +595,11 @@ static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to
     return rc == RC_AGAIN ? RC_OK : rc;
 }
 
-/* Where a step that begins at order[from] ends at the latest. */
-static size_t step_end(const struct txn *txn, const struct touch *touch, size_t from)
+/* Where a step from order[from] ends at the latest, of those that go to order[to]. */
+static size_t step_end(const struct txn *txn, size_t from, size_t last)
 {
     size_t max = txn->keyed ? LIMIT_DECIDE_ITEMS : LIMIT_DECIDE_MADE, bytes = 0;
-    size_t to = from, end = touch->to - from < max ? touch->to : from + max;
+    size_t to = from, end = last - from < max ? last : from + max;
     if (!txn->keyed) /* it ends with its block */
         return end;
     while (to < end && bytes < LIMIT_DECIDE_BYTES)
@@ -593,10 +610,18 @@ static size_t step_end(const struct txn *txn, const struct touch *touch, size_t 
 enum rc touch_decide(struct txn *txn, struct touch *touch)
 {
     touch->open_first = SEQ_NONE;
-    for (size_t from = touch->from; from < touch->to;) {
-        size_t to = step_end(txn, touch, from);
-        TRY(prepare(txn, touch, from, to));
+    size_t prepared = txn->keyed ? touch->from : touch->to;
+    for (size_t from = touch->from, to; from < touch->to;) {
+        if (from == prepared) {
+            prepared = touch->to;
+            if (touch->to - from > LIMIT_PREPARE_ITEMS)
+                prepared = from + LIMIT_PREPARE_ITEMS;
+            touch->seen_seq = prepare(txn, touch, from, prepared);
+        }
+        to = step_end(txn, from, prepared);
         TRY(step(txn, touch, from, to, &from));
+        if (txn->keyed && from < to) /* it stopped at an item whose plan is no longer true */
+            (void)prepare(txn, touch, from, from + 1);
     }
     return RC_OK;
 }

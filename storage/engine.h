@@ -418,6 +418,9 @@ MUST_CHECK enum rc row_reader_doc(struct row_reader *reader, struct row *row, st
 /* The newest row of an id, a tombstone too, whole; hash is index_hash of it. RC_NOT_FOUND. */
 MUST_CHECK enum rc index_find(struct row_reader *reader, struct index *index, struct slice id,
                               uint64_t hash, struct row *out, struct err *err);
+/* The same with the newest of the candidates at hand. RC_NOT_FOUND: it is not the id's. */
+MUST_CHECK enum rc index_find_at(struct row_reader *reader, struct index *index, struct slice id,
+                                 uint64_t seq, struct row *out, struct err *err);
 /* Does this made row's seq belong to the index, and to a run of that nonce? Caller holds table. */
 bool index_owns_made_locked(const struct index *index, uint64_t nonce, uint64_t seq,
                             bool *given_out);

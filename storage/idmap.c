@@ -87,6 +87,14 @@ bool idmap_find(const struct idmap *map, uint64_t hash, uint64_t *seqs, size_t *
     return true;
 }
 
+void idmap_prefetch(const struct idmap *map, uint64_t hash)
+{
+    if (map->active.count != 0)
+        __builtin_prefetch(&map->active.slot[slot_of(hash, map->active.mask)]);
+    if (map->frozen.count != 0)
+        __builtin_prefetch(&map->frozen.slot[slot_of(hash, map->frozen.mask)]);
+}
+
 void idmap_freeze(struct idmap *map)
 {
     assert(map->frozen.count == 0);

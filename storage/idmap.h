@@ -47,6 +47,8 @@ void idmap_set(struct idmap *map, uint64_t hash, uint64_t seq, uint64_t old, boo
 /* Append the seqs that memory knows for a hash; false: more than max. */
 MUST_CHECK bool idmap_find(const struct idmap *map, uint64_t hash, uint64_t *seqs, size_t *count_io,
                            size_t max);
+/* Ask for the memory that setting and finding a hash begin with. */
+void idmap_prefetch(const struct idmap *map, uint64_t hash);
 void idmap_freeze(struct idmap *map);
 void idmap_drop_frozen(struct idmap *map);
 size_t idmap_memory(const struct idmap *map);

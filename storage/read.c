@@ -392,6 +392,15 @@ enum rc index_find(struct row_reader *reader, struct index *index, struct slice 
     return row_reader_doc(reader, out, err);
 }
 
+enum rc index_find_at(struct row_reader *reader, struct index *index, struct slice id, uint64_t seq,
+                      struct row *out, struct err *err)
+{
+    TRY(row_reader_get(reader, index, seq, out, err));
+    if (out->kind == ROW_MADE || !slice_eq(out->id, id))
+        return RC_NOT_FOUND;
+    return row_reader_doc(reader, out, err);
+}
+
 /* ---- the API's reads */
 
 /* The reader's pins become the caller's. */

@@ -17,10 +17,18 @@ struct plan {
     bool elsewhere;    /* … under another routing than the item's */
     uint64_t deep_seq; /* what the runs of ids had when the touch began, SEQ_NONE */
     bool keyed;        /* has a client-given id (hash is set) */
+    bool twin;         /* … which another item of the touch may have, too */
     uint8_t kind;      /* of the row written: enum row_kind */
     bool wrote;
     enum update_action action;
     struct buf merged; /* WRITE_UPDATE: the new document */
+};
+
+/* A row that may be the newest of an item's id. */
+struct candidate {
+    uint64_t seq;
+    uint32_t item;
+    bool newest; /* of those that there are */
 };
 
 /* One index that a write touches. */
@@ -32,7 +40,11 @@ struct touch {
     size_t ahead;    /* bytes of the documents to come, and maybe of what their rows need */
     uint64_t indexed, deletes, failed; /* counted in the index once the write is durable */
     bool ticketed;
-    uint64_t epoch; /* ids_epoch of the plans' deep_seq */
+    uint64_t epoch;              /* ids_epoch of the plans' deep_seq */
+    struct candidate *candidate; /* rows to be read */
+    uint64_t
+        seen_seq; /* index.next_seq as only this touch has moved it since the last preparation, */
+                  /* SEQ_NONE: others did, too */
     uint64_t ticket;
     uint64_t open_first; /* first seq of the open block our last row went to, SEQ_NONE */
     uint32_t *loose;     /* items whose rows are logged as rows */

@@ -57,6 +57,7 @@ static void txn_unref(struct txn *txn)
             pending_release(t->block[k]);
         free(t->block);
         free(t->loose);
+        free(t->candidate);
         buf_done(&t->rows);
         index_release(t->index);
     }

@@ -143,6 +143,60 @@ static void test_updates(void **state)
     bench_done(&b);
 }
 
+struct intruder {
+    struct bench *b;
+    struct index *ix;
+    bool came;
+};
+
+/* Writes of somebody else while a request is being looked up. */
+static enum rc intrude(const struct write_item *it, struct slice current, struct buf *out,
+                       enum update_action *action_out, struct err *err)
+{
+    struct intruder *in = it->extra->update_arg;
+    (void)current;
+    (void)err;
+    if (!in->came) {
+        in->came = true;
+        put(in->b, in->ix, "new", "{}");
+        put(in->b, in->ix, "old", "{}");
+        write_one(in->b, item(in->ix, WRITE_DELETE, "gone", NULL));
+    }
+    *action_out = UPDATE_STORE;
+    BUF_PUT_LIT(out, "{}");
+    return RC_OK;
+}
+
+static void test_writes_between_look_up_and_decision(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_init(&b);
+    bench_open(&b);
+    struct index *ix = make_index(&b, "i");
+    put(&b, ix, "old", "{}");
+    put(&b, ix, "gone", "{}");
+    put(&b, ix, "updated", "{}");
+    struct intruder in = {&b, ix, false};
+    struct write_extra extra = {.if_seq_no = SEQ_NONE, .update = intrude, .update_arg = &in};
+    struct write_item items[] = {
+        item(ix, WRITE_INDEX, "old", "{}"),
+        item(ix, WRITE_INDEX, "new", "{}"),
+        item(ix, WRITE_CREATE, "gone", "{}"),
+        item(ix, WRITE_UPDATE, "updated", NULL),
+    };
+    items[3].extra = &extra;
+    assert_int_equal(write_items(&b, items, ARRAY_LEN(items)), RC_OK);
+    static const uint64_t versions[] = {3, 2, 3, 2};
+    for (size_t i = 0; i < ARRAY_LEN(items); i++) {
+        assert_int_equal(items[i].result, i == 2 ? WRITE_CREATED : WRITE_UPDATED);
+        assert_int_equal(items[i].version_out, versions[i]);
+    }
+    assert_int_equal(docs(ix), 4);
+    index_release(ix);
+    bench_done(&b);
+}
+
 /* The same id again and again in one request: in order, versions without gaps. */
 static void test_one_id_in_one_request(void **state)
 {
@@ -169,6 +223,69 @@ static void test_one_id_in_one_request(void **state)
     bench_done(&b);
     free(items);
     free(text);
+}
+
+/* Requests of more items than are looked up in one go, over ids that come again in the same block,
+ * in one that the request has filled, and in those of the request before. */
+static void test_large_requests(void **state)
+{
+    (void)state;
+    enum { N = 20000, IDS = 7000, LEN = 160 };
+    struct write_item *items = calloc(N, sizeof *items);
+    char(*id)[16] = calloc(IDS, sizeof *id), (*text)[LEN] = calloc(N, sizeof *text);
+    struct made {
+        uint64_t version;
+        const char *doc; /* NULL: deleted, or never there */
+    } *model = calloc(IDS, sizeof *model);
+    char(*kept)[LEN] = calloc(IDS, sizeof *kept);
+    unsigned seed = 3;
+    struct bench b;
+    bench_init(&b);
+    bench_open(&b);
+    struct index *ix = make_index(&b, "i");
+    for (int round = 0; round < 3; round++) {
+        size_t of[N];
+        for (size_t i = 0; i < N; i++) {
+            of[i] = (size_t)rand_r(&seed) % IDS;
+            bool gone = rand_r(&seed) % 10 == 0;
+            snprintf(id[of[i]], sizeof *id, "id-%zu", of[i]);
+            snprintf(text[i], LEN, "{\"round\":%d,\"n\":%zu,\"r\":\"%08x%08x%08x%08x\"}", round, i,
+                     (unsigned)rand_r(&seed), (unsigned)rand_r(&seed), (unsigned)rand_r(&seed),
+                     (unsigned)rand_r(&seed));
+            items[i] =
+                item(ix, gone ? WRITE_DELETE : WRITE_INDEX, id[of[i]], gone ? NULL : text[i]);
+        }
+        assert_int_equal(write_items(&b, items, N), RC_OK);
+        size_t live = 0;
+        for (size_t i = 0; i < N; i++) {
+            struct made *m = &model[of[i]];
+            bool was = m->doc != NULL;
+            if (items[i].op == WRITE_DELETE) {
+                assert_int_equal(items[i].result, was ? WRITE_DELETED : WRITE_NOT_FOUND);
+                m->version += was;
+                m->doc = NULL;
+            } else {
+                assert_int_equal(items[i].result, was ? WRITE_UPDATED : WRITE_CREATED);
+                assert_int_equal(items[i].version_out, ++m->version);
+                m->doc = memcpy(kept[of[i]], text[i], LEN);
+            }
+        }
+        for (size_t k = 0; k < IDS; k++)
+            live += model[k].doc != NULL;
+        assert_int_equal(docs(ix), live);
+        if (round == 0)
+            flush(&b);
+        for (size_t k = 0; k < IDS; k += 7)
+            assert_string_equal(get(&b, ix, id[k], NULL),
+                                model[k].doc == NULL ? "-" : model[k].doc);
+    }
+    index_release(ix);
+    bench_done(&b);
+    free(items);
+    free(id);
+    free(text);
+    free(model);
+    free(kept);
 }
 
 /* ---- made ids */
@@ -835,6 +952,8 @@ int main(void)
         cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_updates),
         cmocka_unit_test(test_one_id_in_one_request),
+        cmocka_unit_test(test_large_requests),
+        cmocka_unit_test(test_writes_between_look_up_and_decision),
         cmocka_unit_test(test_made_ids),
         cmocka_unit_test(test_restarts),
         cmocka_unit_test(test_crashes),
