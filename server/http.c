@@ -18,7 +18,11 @@
  *       all of this one was taken: suspend only with bytes left over.
  *   H5  every stage that waits for the client has a deadline; the sweeper shuts the socket down.
  *   H6  the library takes a short read for the end of what has come, and so misses an end of stream
- *       that came with the data (edge-triggered epoll): the sweeper looks for it. */
+ *       that came with the data (edge-triggered epoll): the sweeper looks for it.
+ *   H7  it reads from a connection that was resumed before it goes on with it, and when the client
+ *       has sent all it will, the end of stream costs it the answer. Connections with a timeout of
+ *       their own it goes on with first: suspended ones have one, others don't, as it looks at all
+ *       of them each time. (0.9.75) */
 #include "server/http.h"
 
 #include "server/budget.h"
@@ -50,6 +54,7 @@
 #define DISCARD_NS        (30 * NS_PER_S)
 #define STOP_UPLOADS_NS   (2 * NS_PER_S)
 #define STOP_CALLS_NS     (8 * NS_PER_S)
+#define HELD_MORE_S       3600u /* on top of the timeout of others: any but 0 would do */
 #define TICK_NS           (NS_PER_S / 4)
 #define SWEEP_NS          (NS_PER_S / 2)
 #define NS_PER_S          1000000000ull
@@ -76,6 +81,7 @@ struct conn {
     bool has_call;   /* call is to be given to api_call_done */
     bool busy;       /* counted in http->busy */
     bool at_headers; /* suspended in the first call, which will be repeated */
+    bool held;       /* suspended, or resumed and not yet met again (H7) */
     bool asked;      /* waited for memory: `granted` says how that ended */
     bool granted;
     bool uri_too_long;
@@ -136,6 +142,29 @@ static void set_deadline(struct conn *conn, uint64_t in_ns, enum waits waits)
 static void no_deadline(struct conn *conn)
 {
     atomic_store_explicit(&conn->deadline_ns, 0, memory_order_relaxed);
+}
+
+/* ---- H7 */
+
+static void set_timeout(struct conn *conn, unsigned more_s)
+{
+    unsigned idle_s = (unsigned)(conn->http->o.config->http_idle_timeout / 1000);
+    MHD_set_connection_option(conn->mhd, MHD_CONNECTION_OPTION_TIMEOUT, idle_s + more_s);
+}
+
+static void suspend(struct conn *conn)
+{
+    conn->held = true;
+    set_timeout(conn, HELD_MORE_S);
+    MHD_suspend_connection(conn->mhd);
+}
+
+/* The library calls for a connection. */
+static void met(struct conn *conn)
+{
+    if (conn->held)
+        set_timeout(conn, 0);
+    conn->held = false;
 }
 
 /* ---- connections */
@@ -320,7 +349,7 @@ static bool body_room(struct conn *conn, size_t more, bool *no_memory_out)
             conn->counted = cap;
             conn->asked = true;
             no_deadline(conn);
-            MHD_suspend_connection(conn->mhd);
+            suspend(conn);
             budget_wait(&http->budget, &conn->share, grow, now_ns() + http->wait_ns);
             return false;
         }
@@ -414,6 +443,7 @@ static ssize_t on_stream(void *cls, uint64_t at, char *out, size_t max)
     size_t left = reply->body.len - conn->sent;
 
     (void)at;
+    met(conn);
     if (conn->broken || reply->body.failed)
         return MHD_CONTENT_READER_END_WITH_ERROR;
     if (left > 0) {
@@ -431,7 +461,7 @@ static ssize_t on_stream(void *cls, uint64_t at, char *out, size_t max)
     }
     conn->stage = STAGE_MORE;
     no_deadline(conn);
-    MHD_suspend_connection(conn->mhd);
+    suspend(conn);
     work_submit(http->o.work, WORK_GET, &conn->task);
     return 0;
 }
@@ -594,7 +624,7 @@ static enum MHD_Result wait_at_door(struct conn *conn)
     }
     conn->stage = STAGE_DOOR;
     no_deadline(conn);
-    MHD_suspend_connection(conn->mhd);
+    suspend(conn);
     api_wait(http->o.api, &conn->call);
     return MHD_YES;
 }
@@ -702,7 +732,7 @@ static enum MHD_Result complete(struct conn *conn)
         return MHD_NO;
     }
     conn->stage = STAGE_WORK;
-    MHD_suspend_connection(conn->mhd);
+    suspend(conn);
     api_submit(http->o.api, &conn->call);
     return MHD_YES;
 }
@@ -732,6 +762,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
     (void)cls, (void)mhd, (void)url;
     if (conn == NULL)
         return MHD_NO;
+    met(conn);
     switch (conn->stage) {
     case STAGE_HEADERS:
         return begin(conn, method, version);

@@ -6,10 +6,11 @@ import re
 import socket
 import threading
 import time
+from functools import partial
 
 import pytest
 import stow
-from stow import Client, Raw, bulk_body, chunked, request_bytes, wait_until
+from stow import Client, Raw, bulk_body, chunked, in_threads, request_bytes, wait_until
 
 
 @pytest.fixture
@@ -232,17 +233,30 @@ def test_disconnect_in_the_middle_stores_nothing(node, client, index, how, frami
     assert client.head(f"/{index}").status == 404
 
 
-def test_half_closed_client_gets_its_answer(node, index):
-    with Raw(node.port) as raw:
-        raw.send(request_bytes("PUT", f"/{index}/_doc/1", b'{"v":1}'))
+def half_closed(port, method, path, body=b"", headers=None):
+    """The answer to a client that has nothing more to say; then the server closes, too."""
+    with Raw(port) as raw:
+        raw.send(request_bytes(method, path, body, headers))
         raw.socket.shutdown(socket.SHUT_WR)
-        assert raw.receive().status == 201
-    for _ in range(20):
-        with Raw(node.port) as raw:
-            raw.send(request_bytes("GET", f"/{index}/_source/1"))
-            raw.socket.shutdown(socket.SHUT_WR)
-            assert raw.receive().body == b'{"v":1}'
-            assert closed_after(raw, time.monotonic()) < 5 * stow.SLOW
+        answer = raw.receive()
+        assert closed_after(raw, time.monotonic()) < 5 * stow.SLOW
+        return answer
+
+
+def test_half_closed_clients_get_their_answers(node, index):
+    """Many at a time: answered by a worker, at once, in several windows."""
+    def put(n):
+        return half_closed(node.port, "PUT", f"/{index}/_doc/{n}", b'{"n":%d}' % n).status
+
+    def get(n):
+        return half_closed(node.port, "GET", f"/{index}/_source/{n}").body
+
+    def bulk(n):
+        body = bulk_body(index, [(f"{n}-{k}", b"{}") for k in range(12000)])
+        return len(half_closed(node.port, "POST", "/_bulk", body).items)
+    assert in_threads([partial(put, n) for n in range(100)]) == [201] * 100
+    assert in_threads([partial(get, n) for n in range(48)]) == [b'{"n":%d}' % n for n in range(48)]
+    assert in_threads([partial(bulk, n) for n in range(8)]) == [12000] * 8
 
 
 def test_pipelining_keeps_order(node, client, index):

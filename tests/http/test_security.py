@@ -3,8 +3,10 @@
 import base64
 import json
 import os
+import socket
 import subprocess
 import time
+from functools import partial
 
 import pytest
 import stow
@@ -83,6 +85,17 @@ def refused(r, status=401):
 
 
 # ---------------------------------------------------------------- who
+
+def test_half_closed_clients_at_the_door(guarded):
+    """Clients that say nothing more while their passwords are verified."""
+    def put(n):
+        with Raw(guarded.port) as raw:
+            credentials = basic("writer", "writer's own" if n % 2 else f"not {n}")
+            raw.send(request_bytes("PUT", f"/logs-half/_doc/{n}", b'{"n":%d}' % n, credentials))
+            raw.socket.shutdown(socket.SHUT_WR)
+            return raw.receive().status
+    assert in_threads([partial(put, n) for n in range(8)]) == [401, 201] * 4
+
 
 def test_missing_and_wrong_credentials(guarded, admin, index):
     port = guarded.port
