@@ -8,12 +8,35 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+/* For training with parameters of our own: their structure is as it was in zstd 1.4. */
+#define ZDICT_STATIC_LINKING_ONLY
 #include <zdict.h>
 #include <zstd.h>
 
 /* Fewer samples, or less in them, make ZDICT fail or give a copy of the samples. */
 #define SAMPLES_MIN 8
 #define LEVELS_MAX  23
+
+/* What fastCover does with samples. ZDICT_trainFromBuffer tries five lengths of the segments that a
+ * dictionary is put together of, each with statistics and a trial over all samples. Measured over
+ * the seven corpora, with dictionaries of 16, 48 and 112 KB, each trained on three to eight choices
+ * of samples and tried on the blocks that were not among them:
+ *   - For texts one length, 320, does as well as that search: 0.6 to 1.4 % smaller on average, by
+ *     corpus 3.5 % smaller to 0.5 % larger, but for texts of numbers, where there is next to
+ *     nothing to save. 200 to 512 differ by 1 %; 50, 100 and from 1000 on are up to 7 % larger.
+ *   - Whole documents differ too much for one (kubernetes 2 %): there the lengths are tried.
+ *   - Statistics over a quarter of the samples, every fourth position counted (accel 4), and half
+ *     the table of counts (f 19) are as good within 0.2 %; with a quarter of the table products
+ *     grow by 0.4 %.
+ * Training on texts takes a seventh of the time then, on whole documents two thirds. */
+#define SEGMENT_BYTES 320
+#define SEGMENT_STEPS 4
+#define ACCELERATION  4
+#define COUNTS_LOG    19
+/* Zstd's default part of the samples for training; of the rest it takes what tells lengths apart.
+ * Where there is one length only, that is for nothing. */
+#define PART_TO_CHOOSE 0.75
+#define PART_OF_ALL    0.99
 
 struct dict {
     atomic_size_t refs;
@@ -25,17 +48,26 @@ struct dict {
     uint8_t bytes[];
 };
 
-enum rc dict_train(struct slice samples, const size_t *sizes, size_t count, size_t dict_bytes,
-                   struct buf *out)
+enum rc dict_train(struct slice samples, const size_t *sizes, size_t count, bool texts,
+                   size_t dict_bytes, struct buf *out)
 {
+    /* Of one length, too, the optimizing one: the other does not look what its calloc returns. */
+    ZDICT_fastCover_params_t how = {
+        .k = texts ? SEGMENT_BYTES : 0, /* 0: 50 to 2000 */
+        .steps = SEGMENT_STEPS,
+        .d = 8,
+        .f = COUNTS_LOG,
+        .accel = ACCELERATION,
+        .splitPoint = texts ? PART_OF_ALL : PART_TO_CHOOSE,
+    };
     if (count < SAMPLES_MIN || samples.len < DICT_SAMPLES_MIN * dict_bytes)
         return RC_AGAIN;
     if (count > UINT32_MAX)
         return RC_NOT_FOUND;
     if (!buf_reserve(out, dict_bytes))
         return RC_NOMEM;
-    size_t n =
-        ZDICT_trainFromBuffer(out->ptr + out->len, dict_bytes, samples.ptr, sizes, (unsigned)count);
+    size_t n = ZDICT_optimizeTrainFromBuffer_fastCover(out->ptr + out->len, dict_bytes, samples.ptr,
+                                                       sizes, (unsigned)count, &how);
     if (ZDICT_isError(n) || n < DICT_BYTES_MIN / 2)
         return RC_NOT_FOUND;
     out->len += n;

@@ -22,10 +22,11 @@
 struct dict;
 
 /* Train on samples that lie one behind the other.
+ *   texts    they are texts of documents taken apart, not whole documents
  *   out      appended to
  *   errors   RC_NOT_FOUND: nothing worth keeping (T2); RC_AGAIN: too few samples, or too little in
  *            them for that size; RC_NOMEM */
-MUST_CHECK enum rc dict_train(struct slice samples, const size_t *sizes, size_t count,
+MUST_CHECK enum rc dict_train(struct slice samples, const size_t *sizes, size_t count, bool texts,
                               size_t dict_bytes, struct buf *out);
 
 /* A dictionary from its bytes (copied). References: 1. NULL when memory is out. */
