@@ -92,30 +92,46 @@ static bool add_frame(struct samples *s, size_t nth, struct slice frame, uint64_
     return !s->train.failed;
 }
 
+/* How many blocks there are for each that is read: samples are spread over the whole index when it
+ * is large, without reading it all. A block from the middle tells how much text its documents have;
+ * the first ones, made before it was known how far documents pack, are shorter than the others. */
+static enum rc find_stride(struct row_reader *reader, struct index *ix, size_t max, double *out,
+                           struct err *err)
+{
+    *out = 1;
+    pthread_mutex_lock(&ix->write);
+    uint64_t middle = ix->next_seq / 2;
+    pthread_mutex_unlock(&ix->write);
+    enum rc rc = row_reader_seek(reader, ix, middle, err);
+    if (rc != RC_OK || reader->block == NULL || block_docs_bytes(reader->block) == 0)
+        return rc == RC_NOT_FOUND ? RC_OK : rc;
+    pthread_mutex_lock(&ix->table);
+    double raw = (double)ix->block_raw_bytes;
+    pthread_mutex_unlock(&ix->table);
+    double text =
+        raw * (double)block_data_frame(reader->block).len / (double)block_docs_bytes(reader->block);
+    if (text > (double)max)
+        *out = text / (double)max;
+    return RC_OK;
+}
+
 static enum rc collect(struct index *ix, size_t max, struct samples *s, struct err *err)
 {
     struct row_reader reader;
-    enum rc rc = RC_OK;
-    size_t step = 1, nth = 0;
-    pthread_mutex_lock(&ix->table);
-    uint64_t blocks = ix->blocks == 0 ? 1 : ix->blocks, seq = 0;
-    pthread_mutex_unlock(&ix->table);
+    double stride = 1, at = 0;
+    uint64_t seq = 0;
     row_reader_init(&reader, ix->store, BLOCK_ALL, false);
-    while (s->train.len + s->test.len < max) {
+    enum rc rc = find_stride(&reader, ix, max, &stride, err);
+    for (size_t nth = 1; rc == RC_OK && s->train.len + s->test.len < max; nth++) {
         rc = row_reader_seek(&reader, ix, seq, err);
-        if (rc != RC_OK)
-            break;
-        if (reader.block == NULL)
-            break;      /* not packed yet: the newest rows */
-        if (nth == 0) { /* spread over the whole index when it is large, without reading it all */
-            size_t frame = block_data_frame(reader.block).len + 1;
-            step = (size_t)(blocks * frame / max) + 1;
-        }
-        seq = reader.last + 1 + (reader.last - reader.first + 1) * (step - 1);
-        if (!add_frame(s, ++nth, block_data_frame(reader.block), block_docs_bytes(reader.block))) {
+        if (rc != RC_OK || reader.block == NULL)
+            break; /* the end, or not packed yet: the newest rows */
+        if (!add_frame(s, nth, block_data_frame(reader.block), block_docs_bytes(reader.block)))
             rc = RC_NOMEM;
-            break;
-        }
+        if (at < (double)reader.first) /* behind what is gone */
+            at = (double)reader.first;
+        at += stride * (double)(reader.last - reader.first + 1);
+        seq = at > (double)reader.last ? (uint64_t)at : reader.last + 1;
     }
     row_reader_done(&reader);
     return rc == RC_NOT_FOUND ? RC_OK : rc;

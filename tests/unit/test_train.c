@@ -280,6 +280,24 @@ static void test_state_is_kept(void **state)
     bench_done(&b);
 }
 
+/* Samples are of newer blocks, too, however short the first one is: what recurs is only there. */
+static void test_samples_of_all(void **state)
+{
+    struct bench b;
+    (void)state;
+    bench_init(&b);
+    bench_open(&b);
+    struct index *ix = make(&b, "a", NULL);
+    fill(&b, ix, 0, 10, true);
+    flush(&b);
+    for (size_t i = 0; i < 9; i++)
+        fill(&b, ix, 10 + i * DOCS, DOCS, i < 5);
+    merge(&b);
+    assert_int_equal(stats(ix).dictionary_outcome, DICT_TRAINED);
+    index_release(ix);
+    bench_done(&b);
+}
+
 static void test_too_little(void **state)
 {
     struct bench b;
@@ -380,6 +398,7 @@ int main(void)
         cmocka_unit_test(test_leaving_is_repeated),
         cmocka_unit_test(test_unreadable),
         cmocka_unit_test(test_state_is_kept),
+        cmocka_unit_test(test_samples_of_all),
         cmocka_unit_test(test_too_little),
         cmocka_unit_test(test_follows),
         cmocka_unit_test(test_bequest),
