@@ -11,6 +11,7 @@
 
 #include "config/base.h"
 #include "config/buf.h"
+#include "storage/codec.h"
 
 /* Sizes tried in training: more than the largest no longer pays on logs (facts: codec.md, section
  * 3). */
@@ -22,12 +23,12 @@
 struct dict;
 
 /* Train on samples that lie one behind the other.
- *   texts    they are texts of documents taken apart, not whole documents
+ *   spec     of the blocks that it is for: zstd
  *   out      appended to
  *   errors   RC_NOT_FOUND: nothing worth keeping (T2); RC_AGAIN: too few samples, or too little in
  *            them for that size; RC_NOMEM */
-MUST_CHECK enum rc dict_train(struct slice samples, const size_t *sizes, size_t count, bool texts,
-                              size_t dict_bytes, struct buf *out);
+MUST_CHECK enum rc dict_train(struct slice samples, const size_t *sizes, size_t count,
+                              const struct codec_spec *spec, size_t dict_bytes, struct buf *out);
 
 /* A dictionary from its bytes (copied). References: 1. NULL when memory is out. */
 struct dict *dict_make(uint32_t number, struct slice bytes);

@@ -216,7 +216,7 @@ static void train_sizes(struct trial *t, uint32_t number)
     for (size_t i = first; i < ARRAY_LEN(sizes); i++) {
         struct buf bytes = {0};
         enum rc rc = dict_train(buf_slice(&t->s.train), t->s.train_size, t->s.train_count,
-                                t->ix->spec.layout == LAYOUT_COLUMNAR, sizes[i], &bytes);
+                                &t->ix->spec, sizes[i], &bytes);
         if (rc == RC_OK)
             judge(t, dict_make(number, buf_slice(&bytes)), DICT_TRAINED);
         else if (t->best == NULL && i == first)

@@ -8,6 +8,10 @@
 
 #include <cmocka.h>
 
+static const struct codec_spec texts = {.codec = CODEC_ZSTD, .level = 3, .layout = LAYOUT_COLUMNAR};
+static const struct codec_spec documents = {
+    .codec = CODEC_ZSTD, .level = 3, .layout = LAYOUT_PLAIN};
+
 static uint64_t rnd_state = 11;
 
 static unsigned rnd(unsigned below)
@@ -16,11 +20,12 @@ static unsigned rnd(unsigned below)
     return (unsigned)(rnd_state >> 33) % below;
 }
 
+/* Some 2.7 KB. */
 static void put_sample(struct buf *b)
 {
     static const char *const agents[] = {"Mozilla/5.0 (X11; Linux x86_64)", "curl/7.88.1",
                                          "Googlebot/2.1 (+http://www.google.com/bot.html)"};
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 30; i++)
         buf_printf(
             b, "{\"client\":\"10.%u.%u.%u\",\"path\":\"/articles/%u/comments\",\"agent\":\"%s\"}\n",
             rnd(256), rnd(256), rnd(256), rnd(5000), agents[rnd(3)]);
@@ -36,22 +41,22 @@ static void make_samples(struct buf *samples, size_t *sizes, size_t n)
 }
 
 /* A dictionary of 16 KB; its bytes go to *bytes. */
-static struct dict *train(uint32_t number, bool texts, struct buf *bytes)
+static struct dict *train(uint32_t number, const struct codec_spec *spec, struct buf *bytes)
 {
     struct buf samples = {0};
     size_t sizes[200];
     make_samples(&samples, sizes, 200);
-    assert_int_equal(dict_train(buf_slice(&samples), sizes, 200, texts, 16 * 1024, bytes), RC_OK);
+    assert_int_equal(dict_train(buf_slice(&samples), sizes, 200, spec, 16 * 1024, bytes), RC_OK);
     buf_done(&samples);
     struct dict *d = dict_make(number, buf_slice(bytes));
     assert_non_null(d);
     return d;
 }
 
-static void round_trip_and_gain(bool texts)
+static void round_trip_and_gain(const struct codec_spec *spec)
 {
     struct buf bytes = {0}, sample = {0};
-    struct dict *d = train(7, texts, &bytes);
+    struct dict *d = train(7, spec, &bytes);
     assert_int_equal(dict_number(d), 7);
     assert_true(slice_eq(dict_bytes(d), buf_slice(&bytes)));
     put_sample(&sample);
@@ -85,8 +90,8 @@ static void round_trip_and_gain(bool texts)
 static void test_round_trip_and_gain(void **state)
 {
     (void)state;
-    round_trip_and_gain(true);
-    round_trip_and_gain(false);
+    round_trip_and_gain(&texts);
+    round_trip_and_gain(&documents);
 }
 
 /* Around 16 and 64 KB the way into zstd is another one. What is too long for dst is said, and does
@@ -96,7 +101,7 @@ static void test_lengths(void **state)
     static const size_t lengths[] = {16384, 16385, 40000, 65536, 65537, 40000, 16000, 200000};
     struct buf bytes = {0}, text = {0};
     (void)state;
-    struct dict *d = train(7, true, &bytes);
+    struct dict *d = train(7, &texts, &bytes);
     while (text.len < 200000)
         put_sample(&text);
     size_t cap = codec_bound(CODEC_ZSTD, text.len);
@@ -123,17 +128,34 @@ static void test_lengths(void **state)
     buf_done(&text);
 }
 
+/* Statistics are of the level that it is for. */
+static void test_level(void **state)
+{
+    struct buf bytes = {0}, other = {0};
+    struct codec_spec high = texts;
+    (void)state;
+    high.level = 9;
+    rnd_state = 11;
+    dict_release(train(1, &texts, &bytes));
+    rnd_state = 11;
+    dict_release(train(1, &high, &other));
+    assert_false(slice_eq(buf_slice(&bytes), buf_slice(&other)));
+    buf_done(&bytes);
+    buf_done(&other);
+}
+
 static void test_nothing_to_learn(void **state)
 {
     struct buf samples = {0}, bytes = {0};
     size_t sizes[100];
     (void)state;
     make_samples(&samples, sizes, 5);
-    assert_int_equal(dict_train(buf_slice(&samples), sizes, 5, true, 4096, &bytes), RC_AGAIN);
-    assert_int_equal(dict_train(SLICE_NONE, sizes, 0, true, 4096, &bytes), RC_AGAIN);
+    assert_int_equal(dict_train(buf_slice(&samples), sizes, 5, &texts, 4096, &bytes), RC_AGAIN);
+    assert_int_equal(dict_train(SLICE_NONE, sizes, 0, &texts, 4096, &bytes), RC_AGAIN);
     samples.len = 0;
     make_samples(&samples, sizes, 10); /* less than four times the dictionary */
-    assert_int_equal(dict_train(buf_slice(&samples), sizes, 10, true, 64 * 1024, &bytes), RC_AGAIN);
+    assert_int_equal(dict_train(buf_slice(&samples), sizes, 10, &texts, 64 * 1024, &bytes),
+                     RC_AGAIN);
     assert_int_equal(bytes.len, 0);
     /* Equal samples: whatever it answers, it does not fail otherwise. */
     samples.len = 0;
@@ -141,7 +163,7 @@ static void test_nothing_to_learn(void **state)
         buf_put_str(&samples, "the same sample of forty-two bytes, always");
         sizes[i] = 42;
     }
-    enum rc rc = dict_train(buf_slice(&samples), sizes, 100, true, 1024, &bytes);
+    enum rc rc = dict_train(buf_slice(&samples), sizes, 100, &texts, 1024, &bytes);
     assert_true(rc == RC_OK || rc == RC_NOT_FOUND);
     buf_done(&samples);
     buf_done(&bytes);
@@ -152,6 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip_and_gain),
         cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_level),
         cmocka_unit_test(test_nothing_to_learn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
