@@ -4,12 +4,11 @@
 #include "storage/dict.h"
 
 #include "config/limits.h"
+#include "storage/cover.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-/* For fastCover with parameters of our own. */
-#define ZDICT_STATIC_LINKING_ONLY
 #include <zdict.h>
 #include <zstd.h>
 
@@ -17,33 +16,18 @@
 #define SAMPLES_MIN 8
 #define LEVELS_MAX  23
 
-/* What fastCover does with samples. ZDICT_trainFromBuffer tries five lengths of the segments that a
- * dictionary is put together of, each with statistics and a trial over all samples. Measured over
- * the seven corpora, with dictionaries of 16, 48 and 112 KB, each trained on three to eight choices
- * of samples and tried on the blocks that were not among them:
- *   - For texts one length, 320, does as well as that search: 0.6 to 1.4 % smaller on average, by
- *     corpus 3.5 % smaller to 0.5 % larger. 200 to 512 differ by 1 %; 50, 100 and from 1000 on are
- *     up to 7 % larger.
- *   - Whole documents differ too much for one (kubernetes 2 %): there the lengths are tried. So are
- *     they where samples are no longer than the longest: of documents of numbers there is hardly
- *     more text than what all blocks begin with, best taken in one piece (taxis 0.3 %).
- *   - Statistics over a quarter of the samples, every fourth position counted (accel 4), and half
- *     the table of counts (f 19) are as good within 0.2 %; with a quarter of the table products
- *     grow by 0.4 %.
- *   - With statistics of the level that blocks are packed with, not of 3, texts are 0.2 to 0.5 %
- *     smaller at level 1, 0.5 to 1.2 % at 6, 0.3 to 0.9 % at 9, 0.1 to 1.4 % at 12 and 15. A search
- *     would take too long at the high ones.
- * Training on texts takes a seventh of the time then, on whole documents two thirds. */
-#define SEGMENT_BYTES 320
-#define SEGMENT_MAX   2000 /* zstd's own, as is the least, 50 */
-#define SEGMENT_STEPS 4
-#define ACCELERATION  4
-#define COUNTS_LOG    19
-/* The part of the samples that is trained on; the rest tells the lengths apart. With one length
- * that is for nothing: it is called because ZDICT_trainFromBuffer_fastCover does not check its
- * calloc. */
-#define PART_TO_CHOOSE 0.9
-#define PART_OF_ALL    0.99
+/* Texts of columns are put together of segments of one length (cover.h), which takes a seventh of
+ * the time of ZDICT_trainFromBuffer and its trials. Whole documents differ too much for that
+ * (kubernetes 2 %), and so do samples no longer than the longest segment that zstd tries: documents
+ * of numbers have hardly more text than what all blocks begin with, best taken in one piece. */
+#define TRIED_BYTES_MAX 2000
+/* The part of the samples whose statistics a dictionary gets: all are as good within 0.2 %. With
+ * statistics of the level that blocks are packed with, not of 3, texts are 0.2 to 0.5 % smaller at
+ * level 1, 0.5 to 1.2 % at 6, 0.3 to 0.9 % at 9, 0.1 to 1.4 % at 12 and 15. */
+#define STATISTICS_PART 4
+/* What stands before the content at most, the entropy tables among it (zdict.c: HBUFFSIZE). Content
+ * that does not fit beside it loses its end, which is the best of it. */
+#define TABLES_BYTES_MAX 256
 
 struct dict {
     atomic_size_t refs;
@@ -55,27 +39,38 @@ struct dict {
     uint8_t bytes[];
 };
 
+static enum rc train_texts(struct slice samples, const size_t *sizes, unsigned count, int level,
+                           size_t dict_bytes, uint8_t *dst, size_t *len_out)
+{
+    size_t cap = dict_bytes - TABLES_BYTES_MAX, len = 0;
+    uint8_t *content = malloc(cap);
+    if (content == NULL || !cover_choose(samples, content, cap, &len)) {
+        free(content);
+        return RC_NOMEM;
+    }
+    unsigned part = count / STATISTICS_PART < SAMPLES_MIN ? SAMPLES_MIN : count / STATISTICS_PART;
+    *len_out = ZDICT_finalizeDictionary(dst, dict_bytes, content + cap - len, len, samples.ptr,
+                                        sizes, part, (ZDICT_params_t){.compressionLevel = level});
+    free(content);
+    return RC_OK;
+}
+
 enum rc dict_train(struct slice samples, const size_t *sizes, size_t count,
                    const struct codec_spec *spec, size_t dict_bytes, struct buf *out)
 {
-    bool one = spec->layout == LAYOUT_COLUMNAR && samples.len > count * SEGMENT_MAX;
-    ZDICT_fastCover_params_t how = {
-        .k = one ? SEGMENT_BYTES : 0, /* 0: try */
-        .steps = SEGMENT_STEPS,
-        .d = 8,
-        .f = COUNTS_LOG,
-        .accel = ACCELERATION,
-        .splitPoint = one ? PART_OF_ALL : PART_TO_CHOOSE,
-        .zParams.compressionLevel = one ? spec->level : 0, /* 0: 3 */
-    };
+    size_t n = 0;
+    assert(dict_bytes >= 2 * TABLES_BYTES_MAX);
     if (count < SAMPLES_MIN || samples.len < DICT_SAMPLES_MIN * dict_bytes)
         return RC_AGAIN;
     if (count > UINT32_MAX)
         return RC_NOT_FOUND;
     if (!buf_reserve(out, dict_bytes))
         return RC_NOMEM;
-    size_t n = ZDICT_optimizeTrainFromBuffer_fastCover(out->ptr + out->len, dict_bytes, samples.ptr,
-                                                       sizes, (unsigned)count, &how);
+    uint8_t *dst = out->ptr + out->len;
+    if (spec->layout == LAYOUT_COLUMNAR && samples.len > count * TRIED_BYTES_MAX)
+        TRY(train_texts(samples, sizes, (unsigned)count, spec->level, dict_bytes, dst, &n));
+    else
+        n = ZDICT_trainFromBuffer(dst, dict_bytes, samples.ptr, sizes, (unsigned)count);
     if (ZDICT_isError(n) || n < DICT_BYTES_MIN / 2)
         return RC_NOT_FOUND;
     out->len += n;
