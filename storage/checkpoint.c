@@ -434,8 +434,7 @@ static void drop_carried(struct index *ix, const struct place *places, struct id
         bytes += p->record.len;
         ix->block_raw_bytes += p->raw_bytes;
         ix->disk_bytes += places[i].len;
-        ix->short_blocks +=
-            p->raw_bytes < index_block_target(ix) / 2 && p->rows_count < LIMIT_BLOCK_ROWS / 2;
+        ix->short_blocks += index_block_short(ix, p->raw_bytes, p->rows_count);
         if (gone != NULL)
             gone[i] = ix->pending[i];
         else

@@ -12,7 +12,10 @@
  *   P3  a segment goes when nothing names it any more.
  *   P4  one step holds store.layout for at most STEP_BLOCKS blocks, so that checkpoints go on.
  *   P5  what makes an index worth looking at (short blocks, rows that died) counts until a look has
- *       ended well. One that failed is repeated, later each time (RETRY_MS). */
+ *       ended well. One that failed is repeated, later each time (RETRY_MS).
+ *   P6  a forced look leaves nothing to the next one of what was on disk when it began, but what
+ * may not go yet (P1, P2): a segment that it takes a block out of is rewritten as a whole. It is
+ *       one pass over those blocks, however much is written meanwhile. */
 #include "config/limits.h"
 #include "storage/survey.h"
 
@@ -41,8 +44,7 @@ static void keep_failure(struct survey *survey, enum rc rc, const struct err *wh
 
 static bool is_short(const struct survey *survey, const struct survey_item *it)
 {
-    return it->place.raw_bytes < index_block_target(survey->ix) / 2 &&
-           it->place.rows < LIMIT_BLOCK_ROWS / 2;
+    return index_block_short(survey->ix, it->place.raw_bytes, it->place.rows);
 }
 
 static void choose_segments(struct survey *survey, bool force)
@@ -84,6 +86,56 @@ static void choose_short(struct survey *survey, bool force)
                 survey->item[k].chosen = true;
         i = to == i ? i + 1 : to;
     }
+}
+
+/* What is rewritten is garbage in its segment, for which the next forced look would rewrite the
+ * rest (choose_segments). False: nothing new. */
+static bool choose_rest(struct survey *survey)
+{
+    bool more = false;
+    for (size_t i = 0; i < survey->count; i++)
+        if (survey->item[i].chosen)
+            survey_segment(survey, survey->item[i].place.segment)->chosen = true;
+    for (size_t i = 0; i < survey->count; i++) {
+        struct survey_item *it = &survey->item[i];
+        if (!it->chosen && survey_segment(survey, it->place.segment)->chosen)
+            it->chosen = more = true;
+    }
+    return more;
+}
+
+/* Segments that were sealed before they were half full, by a restart or an earlier look, move to
+ * the one that is written to, where that makes one of two. */
+static void choose_small(struct survey *survey)
+{
+    uint64_t half = survey->ix->store->o.segment_bytes / 2;
+    size_t small = 0;
+    bool begun = false; /* there is a place for them, or will be */
+    for (size_t i = 0; i < survey->count; i++)
+        begun = begun || survey->item[i].chosen;
+    for (size_t i = 0; i < survey->seg_count; i++) {
+        const struct survey_segment *s = &survey->seg[i];
+        small += !s->open && s->has_blocks && s->live_bytes < half;
+        begun = begun || (s->open && s->live_bytes < half);
+    }
+    if (small + begun < 2)
+        return;
+    for (size_t i = 0; i < survey->count; i++) {
+        const struct survey_segment *s = survey_segment(survey, survey->item[i].place.segment);
+        if (!s->open && s->live_bytes < half)
+            survey->item[i].chosen = true;
+    }
+}
+
+static void choose(struct survey *survey, bool force)
+{
+    choose_segments(survey, force);
+    choose_short(survey, force);
+    if (!force)
+        return;
+    choose_small(survey);
+    while (choose_rest(survey)) /* P6 */
+        choose_short(survey, force);
 }
 
 /* ---- rewriting one run of blocks */
@@ -166,6 +218,7 @@ static enum rc flush_built(struct step *s, struct err *err)
     }
     index_dict_for_packing(s->ix, &dict);
     TRY_OUT(block_pack(s->ix->number, &s->ix->spec, dict, rows, s->count, &record, err));
+    index_note_ratio(s->ix, buf_slice(&record), s->docs.len, s->count);
     TRY_OUT(append_block(s, buf_slice(&record), rows, s->count, err));
     s->count = 0;
     s->docs.len = s->names.len = 0;
@@ -373,15 +426,22 @@ static void remove_segments(struct survey *survey)
         ix->strays = true;
 }
 
+/* Is the index ours to change? RC_NOT_FOUND: it is deleted. RC_AGAIN: not now, a checkpoint that
+ * failed half-way has dead rows in the catalog that it will name again. Caller holds layout. */
+static enum rc may_change(struct index *ix)
+{
+    if (atomic_load(&ix->deleted))
+        return RC_NOT_FOUND;
+    return ix->cut ? RC_AGAIN : RC_OK;
+}
+
 /* One step over items [from, to), then the segments that it emptied. */
 static enum rc step_locked(struct survey *survey, size_t from, size_t *to_io, bool *older_clean,
                            struct err *err)
 {
     struct index *ix = survey->ix;
     struct segment_mark mark;
-    /* A checkpoint that failed half-way has dead rows in the catalog that it will name again. */
-    if (atomic_load(&ix->deleted) || ix->cut)
-        return RC_NOT_FOUND;
+    TRY(may_change(ix));
     checkpoint_mark(ix, &mark);
     enum rc rc = run_step(survey, from, to_io, older_clean, err);
     if (rc == RC_OK)
@@ -391,7 +451,6 @@ static enum rc step_locked(struct survey *survey, size_t from, size_t *to_io, bo
     return rc;
 }
 
-/* RC_NOT_FOUND: the index is not ours to change, for now or for good. */
 static enum rc rewrite_chosen(struct survey *survey, size_t *steps_out, struct err *err)
 {
     struct store *store = survey->ix->store;
@@ -438,22 +497,37 @@ static uint64_t less(uint64_t now, uint64_t seen)
 
 /* The look is over and has changed what it could. When it has dropped rows and many are left, they
  * may be tombstones that could not go with them (P2): once they are old enough it is worth another
- * look. One that dropped nothing is not, so this ends. */
-static void looked_well(struct survey *survey, const struct look *look, bool force)
+ * look. One that dropped nothing is not, so this ends. True: the index' state has changed. */
+static bool looked_well(struct survey *survey, const struct look *look, bool force)
 {
     struct index *ix = survey->ix;
+    bool renewed = false;
     pthread_mutex_lock(&ix->write);
     pthread_mutex_lock(&ix->table);
     ix->dead_since = less(ix->dead_since, look->dead_since);
     ix->short_blocks = less(ix->short_blocks, look->short_blocks);
-    if (force)
-        ix->dict_since = 0; /* all that is older has been made anew */
+    /* Has all that is older been made anew? Some may not have been on disk yet. */
+    if (force && ix->dict_since != 0 && ix->dict_since <= survey->packed_seq) {
+        ix->dict_since = 0;
+        renewed = true;
+    }
     if (survey->dropped != 0 && (ix->rows_total - ix->docs) * 4 > ix->rows_total)
         ix->look_at_gc = ix->next_seq;
     else if (look->look_at_gc != 0)
         ix->look_at_gc = 0;
     pthread_mutex_unlock(&ix->table);
     pthread_mutex_unlock(&ix->write);
+    return renewed;
+}
+
+/* Else the first merge of the next life would do it all again: no more than that, so that a catalog
+ * without space is no failure. A checkpoint that is in the way will save it. */
+static enum rc save_renewed(struct index *ix, struct err *err)
+{
+    pthread_mutex_lock(&ix->store->layout);
+    enum rc rc = may_change(ix) == RC_OK ? index_commit_state(ix, err) : RC_OK;
+    pthread_mutex_unlock(&ix->store->layout);
+    return rc == RC_FULL ? RC_OK : rc;
 }
 
 static void sample_gc(struct index *ix)
@@ -497,12 +571,10 @@ static void sweep(struct survey *survey)
 static enum rc look_over(struct survey *survey, bool force, struct err *err)
 {
     struct index *ix = survey->ix;
-    if (atomic_load(&ix->deleted) || ix->cut)
-        return RC_NOT_FOUND;
+    TRY(may_change(ix));
     TRY(survey_load(survey, err));
     sweep(survey);
-    choose_segments(survey, force);
-    choose_short(survey, force);
+    choose(survey, force);
     /* Rows must not go back to where they are taken from. */
     for (size_t i = 0; i < survey->count; i++)
         if (survey->item[i].chosen && ix->segment != NULL &&
@@ -529,10 +601,28 @@ static enum rc look_and_rewrite(struct index *ix, bool force, struct err *err)
         rc = survey.kept;
         *err = survey.why;
     }
-    if (rc == RC_OK)
-        looked_well(&survey, &look, force);
+    if (rc == RC_OK && looked_well(&survey, &look, force))
+        rc = save_renewed(ix, err);
     survey_done(&survey);
-    return rc == RC_NOT_FOUND ? RC_OK : rc;
+    if (rc == RC_AGAIN && force) /* whoever asked must not believe that it is done */
+        return err_set(err, RC_BUSY, 0, "index %s: not merged, a checkpoint failed meanwhile",
+                       ix->name);
+    return rc == RC_NOT_FOUND || rc == RC_AGAIN ? RC_OK : rc;
+}
+
+/* Large blocks tell how rows pack, short ones do not: those that a look makes may make full ones
+ * larger. Where they have become twice as large, what it made first is short again. That ends: the
+ * index' settings have a largest block. */
+static enum rc look_until_full(struct index *ix, bool force, struct err *err)
+{
+    enum rc rc = RC_OK;
+    size_t before = 0, after = index_block_target(ix);
+    for (bool again = true; rc == RC_OK && again; again = force && after / 2 >= before) {
+        before = after;
+        rc = look_and_rewrite(ix, force, err);
+        after = index_block_target(ix);
+    }
+    return rc;
 }
 
 /* Whatever fails, on a full catalog or disk, must not keep the rest from making room. */
@@ -545,7 +635,7 @@ static enum rc compact_index(struct index *ix, bool force, struct err *err)
     first = first == RC_OK ? rc : first;
     index_dicts_rest(ix);
     if (!atomic_load(&ix->deleted)) {
-        rc = look_and_rewrite(ix, force, first == RC_OK ? err : &ignored);
+        rc = look_until_full(ix, force, first == RC_OK ? err : &ignored);
         first = first == RC_OK ? rc : first;
     }
     if (force && !atomic_load(&ix->deleted)) { /* now that rows are gone, their entries may go */

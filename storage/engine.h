@@ -289,6 +289,8 @@ MUST_CHECK enum rc index_save(struct catalog_txn *txn, struct index *index, stru
 MUST_CHECK enum rc index_save_state(struct catalog_txn *txn, struct index *index,
                                     uint64_t packed_seq, const struct idrun_list *idruns,
                                     struct err *err);
+/* The state as it is, on its own. The caller holds layout, and there is no cut. */
+MUST_CHECK enum rc index_commit_state(struct index *index, struct err *err);
 MUST_CHECK enum rc index_load(struct store *store, struct slice key, struct slice value,
                               struct index **out, uint64_t *packed_seq_out, struct err *err);
 /* Begin this life's run if it has none yet. Caller holds write. */
@@ -302,6 +304,10 @@ MUST_CHECK enum rc index_seal_locked(struct index *index, struct pending **out);
 /* Raw bytes at which the open block closes: what the blocks packed lately say will come to
  * packed_bytes of the index' spec. */
 size_t index_block_target(const struct index *index);
+/* Less than half of a full block: joined with its neighbours when it has such ones. */
+bool index_block_short(const struct index *index, uint64_t raw_bytes, uint64_t rows);
+/* A block has been packed: what it says about how the next ones will (packed_ratio). */
+void index_note_ratio(struct index *index, struct slice record, size_t raw_bytes, size_t rows);
 MUST_CHECK enum rc index_add_pending_locked(struct index *index, struct pending *pending);
 void pending_release(struct pending *pending); /* accepts NULL */
 /* Have a sealed block packed when this returns RC_OK, by this thread or another. Not under locks.

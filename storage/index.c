@@ -247,6 +247,17 @@ enum rc index_save_state(struct catalog_txn *txn, struct index *index, uint64_t 
     return rc;
 }
 
+enum rc index_commit_state(struct index *index, struct err *err)
+{
+    struct catalog_txn *txn = NULL;
+    TRY(catalog_begin(index->store->catalog, &txn, err));
+    enum rc rc = index_save_state(txn, index, index->packed_seq, index->idruns, err);
+    if (rc == RC_OK)
+        return catalog_commit(txn, err);
+    catalog_abort(txn);
+    return rc;
+}
+
 static struct slice take_block(struct reader *r)
 {
     return take_bytes(r, take_varint(r));
@@ -505,7 +516,8 @@ enum rc index_seal_locked(struct index *index, struct pending **out)
     return RC_OK;
 }
 
-/* Blocks that say little about how the next one will pack. */
+/* Blocks that say little about how the next one will pack: shapes and templates are most of a small
+ * one, so that the ratio of one that was sealed early is a multiple of a full one's. */
 #define RATIO_BYTES_MIN (16 * KIB)
 
 size_t index_block_target(const struct index *index)
@@ -520,13 +532,19 @@ size_t index_block_target(const struct index *index)
     return target < spec->block_bytes ? target : spec->block_bytes;
 }
 
-static void note_ratio(struct index *index, struct slice record, size_t raw)
+bool index_block_short(const struct index *index, uint64_t raw_bytes, uint64_t rows)
+{
+    return raw_bytes < index_block_target(index) / 2 && rows < LIMIT_BLOCK_ROWS / 2;
+}
+
+void index_note_ratio(struct index *index, struct slice record, size_t raw_bytes, size_t rows)
 {
     struct block_header head;
     struct err ignored = {0};
-    if (raw < RATIO_BYTES_MIN || block_header_read(record, &head, &ignored) != RC_OK)
+    if (raw_bytes < RATIO_BYTES_MIN || index_block_short(index, raw_bytes, rows) ||
+        block_header_read(record, &head, &ignored) != RC_OK)
         return;
-    unsigned now = (unsigned)(((uint64_t)head.data_raw + head.aux_raw) * 1024 / raw) + 1;
+    unsigned now = (unsigned)(((uint64_t)head.data_raw + head.aux_raw) * 1024 / raw_bytes) + 1;
     unsigned before = atomic_load_explicit(&index->packed_ratio, memory_order_relaxed);
     /* Two packers at once may lose one of their figures; it is an average. */
     atomic_store_explicit(&index->packed_ratio, before == 0 ? now : (3 * before + now + 2) / 4,
@@ -554,7 +572,7 @@ static enum rc pack_rows(struct index *index, const struct rows *rows, struct bu
     enum rc rc = block_pack(index->number, &index->spec, dict, list, n, out, err);
     dict_release(dict);
     if (rc == RC_OK)
-        note_ratio(index, buf_slice(out), rows_raw_bytes(rows));
+        index_note_ratio(index, buf_slice(out), rows_raw_bytes(rows), n);
     free(list);
     free(fits);
     return rc;

@@ -137,6 +137,7 @@ enum rc survey_load(struct survey *survey, struct err *err)
     char dir[512], path[600];
     size_t n = 0;
     index_dir(survey->ix, dir, sizeof dir);
+    survey->packed_seq = survey->ix->packed_seq;
     for (uint64_t from = 0;; from = list[n - 1].first_seq + 1) {
         TRY(catalog_list_blocks(survey->ix->store->catalog, survey->ix->number, from, list,
                                 LIST_BLOCKS, &n, err));
@@ -224,8 +225,7 @@ enum rc index_recount(struct index *index, struct err *err)
             index->rows_total += p->rows;
             index->raw_bytes += p->raw_bytes;
             index->block_bytes += p->len;
-            index->short_blocks +=
-                p->raw_bytes < index_block_target(index) / 2 && p->rows < LIMIT_BLOCK_ROWS / 2;
+            index->short_blocks += index_block_short(index, p->raw_bytes, p->rows);
             dead += survey.item[i].dead;
             if (p->last_seq >= index->next_seq)
                 index->next_seq = p->last_seq + 1;

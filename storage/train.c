@@ -308,16 +308,6 @@ static enum rc save_state(struct index *ix, struct catalog_txn **txn, struct err
     return catalog_commit(whole, err);
 }
 
-/* The state as it is, on its own. The caller holds layout, and there is no cut. */
-static enum rc commit_state(struct index *ix, struct err *err)
-{
-    struct catalog_txn *txn = NULL;
-    TRY(catalog_begin(ix->store->catalog, &txn, err));
-    enum rc rc = save_state(ix, &txn, err);
-    catalog_abort(txn);
-    return rc;
-}
-
 /* The number first, so that it is never given to another one (T1), whatever becomes of the record
  * in a crash; then the record; then the state that names it as the current one. */
 static enum rc publish_locked(struct index *ix, const struct dict_judgement *judged,
@@ -328,7 +318,7 @@ static enum rc publish_locked(struct index *ix, const struct dict_judgement *jud
     pthread_mutex_lock(&ix->write);
     uint64_t next = ix->next_seq;
     pthread_mutex_unlock(&ix->write);
-    TRY(commit_state(ix, err));
+    TRY(index_commit_state(ix, err));
     enum rc rc = checkpoint_segment(ix, &w, err);
     if (rc == RC_OK)
         rc = index_dict_to_segment(ix, w, number, err);
@@ -376,7 +366,8 @@ static enum rc settle(struct trial *t, uint32_t number, struct err *err)
     if (busy)
         rc = RC_AGAIN;
     else
-        rc = t->best != NULL ? publish_locked(ix, &judged, number, err) : commit_state(ix, err);
+        rc = t->best != NULL ? publish_locked(ix, &judged, number, err)
+                             : index_commit_state(ix, err);
     pthread_mutex_lock(&ix->table);
     ix->dict_coming = 0;
     if (rc == RC_OK && t->best != NULL) {
