@@ -13,7 +13,7 @@
  *   P4  one step holds store.layout for at most STEP_BLOCKS blocks, so that checkpoints go on.
  *   P5  what makes an index worth looking at (short blocks, rows that died) counts until a look has
  *       ended well. One that failed is repeated, later each time (RETRY_MS).
- *   P6  a forced look leaves nothing to the next one of what was on disk when it began, but for what
+ *   P6  a forced look leaves nothing to the next one of what was on disk when it began, but what
  *       may not go yet (P1, P2): a segment that it takes a block out of is rewritten as a whole. It
  *       is one pass over those blocks, however much is written meanwhile. */
 #include "config/limits.h"

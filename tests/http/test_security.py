@@ -86,17 +86,6 @@ def refused(r, status=401):
 
 # ---------------------------------------------------------------- who
 
-def test_half_closed_clients_at_the_door(guarded):
-    """Clients that say nothing more while their passwords are verified."""
-    def put(n):
-        with Raw(guarded.port) as raw:
-            credentials = basic("writer", "writer's own" if n % 2 else f"not {n}")
-            raw.send(request_bytes("PUT", f"/logs-half/_doc/{n}", b'{"n":%d}' % n, credentials))
-            raw.socket.shutdown(socket.SHUT_WR)
-            return raw.receive().status
-    assert in_threads([partial(put, n) for n in range(8)]) == [401, 201] * 4
-
-
 def test_missing_and_wrong_credentials(guarded, admin, index):
     port = guarded.port
     for method, target in (("GET", "/"), ("PUT", f"/{index}"), ("GET", f"/{index}/_doc/1"), ("GET", "/_metrics"),
@@ -586,3 +575,21 @@ def test_load_through_security(guarded, admin, index):
             assert r.status == 200 and r.json["errors"] is False
     in_threads([lambda n=n: load(n) for n in range(8)])
     assert admin.get(f"/{index}/_count").json["count"] == 4000
+
+
+def test_half_closed_clients_at_the_door(tmp_path):
+    """Clients that say nothing more while their passwords are verified."""
+    d = stow.Daemon(tmp_path, [f"security.users.{ADMIN[0]}={ADMIN[1]}"])
+    d.spawn()
+
+    def put(n):
+        with Raw(d.port) as raw:
+            credentials = basic(ADMIN[0], ADMIN[1] if n % 2 else f"not {n}")
+            raw.send(request_bytes("PUT", f"/i/_doc/{n}", b'{"n":%d}' % n, credentials))
+            raw.socket.shutdown(socket.SHUT_WR)
+            return raw.receive().status
+    try:
+        assert wait_until(lambda: answers(d), 20), d.log()
+        assert in_threads([partial(put, n) for n in range(8)]) == [401, 201] * 4
+    finally:
+        d.kill()
