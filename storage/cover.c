@@ -15,12 +15,10 @@
 #define SEGMENT_BYTES 320u
 #define COUNT_STEP    4u
 #define COUNTS_LOG    19
-/* fastCover's own: an epoch is for four segments at least and no shorter than ten, and it ends when
- * so many epochs in a row have nothing left. */
-#define EPOCH_SEGMENTS     4u
+/* fastCover's own: an epoch is no shorter than ten segments, and it ends when so many epochs in a
+ * row have nothing left. */
 #define EPOCH_SEGMENTS_MIN 10u
-#define EMPTY_MIN          10u
-#define EMPTY_MAX          100u
+#define EMPTY_EPOCHS_MAX   10u
 
 struct cover {
     const uint8_t *text;
@@ -73,16 +71,14 @@ static struct segment choose(struct cover *c, size_t from, size_t to)
 
 static size_t fill(struct cover *c, size_t pieces, uint8_t *dst, size_t cap)
 {
-    size_t epochs = cap / SEGMENT_BYTES / EPOCH_SEGMENTS, left = cap, empty = 0;
+    size_t epochs = cap / SEGMENT_BYTES, left = cap, empty = 0;
     size_t size = pieces / (epochs != 0 ? epochs : 1);
     if (size < EPOCH_SEGMENTS_MIN * SEGMENT_BYTES)
         size = EPOCH_SEGMENTS_MIN * SEGMENT_BYTES;
     if (size > pieces)
         size = pieces;
     epochs = pieces / size;
-    size_t most = epochs / 8 < EMPTY_MIN ? EMPTY_MIN : epochs / 8;
-    most = most > EMPTY_MAX ? EMPTY_MAX : most;
-    for (size_t i = 0; left >= COVER_PIECE && empty < most; i = (i + 1) % epochs) {
+    for (size_t i = 0; left >= COVER_PIECE && empty < EMPTY_EPOCHS_MAX; i = (i + 1) % epochs) {
         struct segment s = choose(c, i * size, (i + 1) * size);
         size_t len = s.to - s.from + COVER_PIECE - 1;
         if (s.sum == 0) {
