@@ -122,7 +122,7 @@ test: deps-test ## every test: layers, unit, fuzz corpus, black box; ends with "
 
 check-quick: all unit-build fuzz-replay-build ## the tests that take about a minute
 	@$(RUNTESTS) --check tools/layers.sh --unit $(UNIT) --replay $(REPLAY) \
-	    --pytest tests/http -m "not slow" --jobs 4 --beside
+	    --pytest tests/http -m "not slow" --jobs 6 --beside
 
 test-clients: deps-clients ## real clients from npm, PyPI, Go, Maven: libraries, elasticdump, curator
 	@$(MAKE) --no-print-directory all
