@@ -48,7 +48,8 @@ static int entry_order(const void *a, const void *b)
 
 /* From lists so long on, what the histograms cost is little. */
 #define RADIX_FROM   512
-#define RADIX_PASSES 4 /* even: the last one ends where the first began */
+#define GROUP_SHORT  16 /* entries that an insertion sort is best for */
+#define RADIX_PASSES 4  /* even: the last one ends where the first began */
 
 /* The digit of a pass: 8 bits, those of the last are the leading ones of the hash. */
 static size_t digit(uint64_t hash, size_t pass)
@@ -77,23 +78,37 @@ static void radix_sort(struct idrun_entry *entries, struct idrun_entry *other, s
     }
 }
 
-/* Hashes are spread evenly, so that nearly all is in order once the leading bits are: what is left
- * to do is next to nothing. */
-void idrun_sort(struct idrun_entry *entries, size_t count)
+static void sort_group(struct idrun_entry *entries, size_t count)
 {
-    struct idrun_entry *other = count < RADIX_FROM ? NULL : malloc(count * sizeof *other);
-    if (other == NULL) {
+    if (count > GROUP_SHORT) {
         qsort(entries, count, sizeof *entries, entry_order);
         return;
     }
-    radix_sort(entries, other, count);
-    free(other);
     for (size_t i = 1; i < count; i++) {
         struct idrun_entry e = entries[i];
         size_t to = i;
         for (; to != 0 && entry_order(&entries[to - 1], &e) > 0; to--)
             entries[to] = entries[to - 1];
         entries[to] = e;
+    }
+}
+
+/* Hashes are spread evenly, so that next to nothing is left to do once the leading bits are in
+ * order; but one id may come as often as a request has items. */
+void idrun_sort(struct idrun_entry *entries, size_t count)
+{
+    struct idrun_entry *other = count < RADIX_FROM ? NULL : malloc(count * sizeof *other);
+    if (other == NULL) {
+        sort_group(entries, count);
+        return;
+    }
+    radix_sort(entries, other, count);
+    free(other);
+    for (size_t from = 0, to; from < count; from = to) {
+        uint64_t lead = entries[from].hash >> (64 - 8 * RADIX_PASSES);
+        for (to = from + 1; to < count && entries[to].hash >> (64 - 8 * RADIX_PASSES) == lead;)
+            to++;
+        sort_group(entries + from, to - from);
     }
 }
 

@@ -53,6 +53,21 @@ static void test_sort(void **state)
     }
 }
 
+/* One id a million times, in the order that is the worst: with a quadratic sort this takes hours.
+ */
+static void test_sort_of_one_id(void **state)
+{
+    (void)state;
+    enum { N = 1000000 };
+    struct idrun_entry *e = malloc(N * sizeof *e);
+    for (size_t i = 0; i < N; i++)
+        e[i] = (struct idrun_entry){.hash = 7ull << 32, .seq = i};
+    idrun_sort(e, N);
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(e[i].seq, N - 1 - i);
+    free(e);
+}
+
 static void test_round_trip(void **state)
 {
     static const struct {
@@ -175,11 +190,9 @@ static void test_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sort),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_size_and_misses),
-        cmocka_unit_test(test_collisions),
-        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_sort),       cmocka_unit_test(test_sort_of_one_id),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_size_and_misses),
+        cmocka_unit_test(test_collisions), cmocka_unit_test(test_damage),
         cmocka_unit_test(test_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
