@@ -15,7 +15,7 @@
  *       ended well. One that failed is repeated, later each time (RETRY_MS).
  *   P6  a forced look leaves nothing to the next one of what was on disk when it began, but what
  *       may not go yet (P1, P2): a segment that it takes a block out of is rewritten as a whole. It
- *       is one pass over those blocks, however much is written meanwhile. */
+ *       looks a bounded number of times (look_until_full), however much is written meanwhile. */
 #include "config/limits.h"
 #include "storage/survey.h"
 
@@ -47,6 +47,12 @@ static bool is_short(const struct survey *survey, const struct survey_item *it)
     return index_block_short(survey->ix, it->place.raw_bytes, it->place.rows);
 }
 
+/* Is a block older than the newest dictionary? */
+static bool is_early(const struct index *ix, uint64_t first_seq)
+{
+    return first_seq >= ix->dict_renewed && first_seq < ix->dict_since;
+}
+
 static void choose_segments(struct survey *survey, bool force)
 {
     bool unclean = false;
@@ -63,7 +69,7 @@ static void choose_segments(struct survey *survey, bool force)
         const struct survey_item *it = &survey->item[i];
         survey->item[i].chosen =
             survey_segment(survey, it->place.segment)->chosen ||
-            (force && (it->dead != 0 || it->place.first_seq < survey->ix->dict_since));
+            (force && (it->dead != 0 || is_early(survey->ix, it->place.first_seq)));
     }
 }
 
@@ -510,6 +516,8 @@ static bool looked_well(struct survey *survey, const struct look *look, bool for
     if (force && ix->dict_since != 0 && ix->dict_since <= survey->packed_seq) {
         ix->dict_since = 0;
         renewed = true;
+    } else if (force && ix->dict_since != 0) {
+        ix->dict_renewed = survey->packed_seq;
     }
     if (survey->dropped != 0 && (ix->rows_total - ix->docs) * 4 > ix->rows_total)
         ix->look_at_gc = ix->next_seq;

@@ -2,7 +2,8 @@
 /* Deciding writes. A step takes a bounded number of items: what they need of existing rows is
  * read outside locks (prepare); then, under index.write, each is checked to be still true, is
  * decided, gets its seq and goes to the open block. An item whose id was written meanwhile is
- * prepared again, unless the newer row lies in the open block, where it can be read at once. */
+ * prepared again, alone, unless the newer row lies in the open block, where it can be read at once;
+ * after a checkpoint all that are left are. */
 #include "config/limits.h"
 #include "storage/txn.h"
 
@@ -221,7 +222,6 @@ static enum rc recheck(struct index *ix, const struct write_item *item, struct p
         return RC_OK;
     pthread_mutex_lock(&ix->table);
     bool fits = idmap_find(&ix->ids, plan->hash, seqs, &n, CANDIDATES_MAX);
-    /* What a checkpoint has carried over since then is no longer seen here. */
     bool here = ix->ids_carried <= plan->seen_seq;
     pthread_mutex_unlock(&ix->table);
     if (!fits || !here)
@@ -607,6 +607,16 @@ static size_t step_end(const struct txn *txn, size_t from, size_t last)
     return to;
 }
 
+/* Has a checkpoint carried over what was written since the plan was made? Then recheck no longer
+ * sees it, for this item and for all behind it. */
+static bool is_carried(const struct touch *touch, const struct plan *plan)
+{
+    pthread_mutex_lock(&touch->index->table);
+    bool carried = touch->index->ids_carried > plan->seen_seq;
+    pthread_mutex_unlock(&touch->index->table);
+    return carried;
+}
+
 enum rc touch_decide(struct txn *txn, struct touch *touch)
 {
     touch->open_first = SEQ_NONE;
@@ -620,7 +630,12 @@ enum rc touch_decide(struct txn *txn, struct touch *touch)
         }
         to = step_end(txn, from, prepared);
         TRY(step(txn, touch, from, to, &from));
-        if (txn->keyed && from < to) /* it stopped at an item whose plan is no longer true */
+        if (!txn->keyed || from == to)
+            continue;
+        /* It stopped at an item whose plan is no longer true. */
+        if (is_carried(touch, &txn->plan[txn->order[from]]))
+            touch->seen_seq = prepare(txn, touch, from, prepared);
+        else
             (void)prepare(txn, touch, from, from + 1);
     }
     return RC_OK;

@@ -160,6 +160,7 @@ struct index {
     uint32_t dict_current, dict_next; /* 0: none */
     uint32_t dict_coming;             /* being published: saved as the current one, not used yet */
     uint64_t dict_since;              /* blocks of older rows may be made anew with it; 0: none */
+    uint64_t dict_renewed;            /* … in this life those of rows older than this were */
     uint32_t dict_bytes;              /* of the current one's record */
     uint32_t dict_from; /* number of the index whose dictionary it may take over; 0: none */
     struct dict_judgement dict_judged;

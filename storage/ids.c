@@ -189,7 +189,7 @@ enum rc index_candidates_deep(struct index *index, const uint64_t *hashes, size_
             for (size_t k = 0; k < n; k++)
                 if (seqs_out[i] == SEQ_NONE || seqs[k] > seqs_out[i])
                     seqs_out[i] = seqs[k];
-            if (rc == RC_TOO_LARGE) /* only a hint is wanted here; the look-up that follows tells */
+            if (rc == RC_TOO_LARGE) /* the highest come first, and no more are wanted here */
                 rc = RC_OK;
             if (rc != RC_OK)
                 err_set(err, rc, 0,

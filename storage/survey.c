@@ -41,9 +41,11 @@ static enum rc count_bits(struct index *ix, uint64_t first, uint64_t last, uint6
 
 struct survey_segment *survey_segment(struct survey *survey, uint32_t number)
 {
+    if (survey->seg_last < survey->seg_count && survey->seg[survey->seg_last].number == number)
+        return &survey->seg[survey->seg_last];
     for (size_t i = survey->seg_count; i-- > 0;)
         if (survey->seg[i].number == number)
-            return &survey->seg[i];
+            return &survey->seg[survey->seg_last = i];
     if (survey->seg_count == survey->seg_cap) {
         size_t cap = survey->seg_cap == 0 ? 16 : survey->seg_cap * 2;
         struct survey_segment *list = realloc(survey->seg, cap * sizeof *list);

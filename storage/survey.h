@@ -31,6 +31,7 @@ struct survey {
     size_t count, cap;
     struct survey_segment *seg;
     size_t seg_count, seg_cap;
+    size_t seg_last;     /* asked for: nearly always the next one is the same */
     uint64_t packed_seq; /* it has all rows below */
     uint32_t dict_bytes; /* of a copy of the current dictionary */
     bool drop_tombstones;

@@ -299,15 +299,6 @@ static void predecessor_dict(struct trial *t, uint32_t from, uint32_t number, st
 
 /* ---- what came of it */
 
-static enum rc save_state(struct index *ix, struct catalog_txn **txn, struct err *err)
-{
-    struct catalog_txn *whole;
-    TRY(index_save_state(*txn, ix, ix->packed_seq, ix->idruns, err));
-    whole = *txn;
-    *txn = NULL;
-    return catalog_commit(whole, err);
-}
-
 /* The number first, so that it is never given to another one (T1), whatever becomes of the record
  * in a crash; then the record; then the state that names it as the current one. */
 static enum rc publish_locked(struct index *ix, const struct dict_judgement *judged,
@@ -330,11 +321,15 @@ static enum rc publish_locked(struct index *ix, const struct dict_judgement *jud
     pthread_mutex_lock(&ix->table);
     ix->dict_coming = number;
     ix->dict_since = next; /* older blocks have none, or an older one */
+    ix->dict_renewed = 0;
     ix->dict_judged = *judged;
     pthread_mutex_unlock(&ix->table);
     TRY_OUT(catalog_begin(ix->store->catalog, &txn, err));
     TRY_OUT(index_dict_carry(ix, txn, err));
-    TRY_OUT(save_state(ix, &txn, err));
+    TRY_OUT(index_save_state(txn, ix, ix->packed_seq, ix->idruns, err));
+    struct catalog_txn *whole = txn;
+    txn = NULL;
+    TRY_OUT(catalog_commit(whole, err));
     index_dict_carried(ix);
 out:
     catalog_abort(txn);
