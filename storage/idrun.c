@@ -46,44 +46,41 @@ static int entry_order(const void *a, const void *b)
     return x->seq > y->seq ? -1 : x->seq < y->seq;
 }
 
-/* From lists so long on, what the histograms cost is little. */
-#define RADIX_FROM   512
-#define GROUP_SHORT  16 /* entries that an insertion sort is best for */
-#define RADIX_PASSES 4  /* even: the last one ends where the first began */
+#define GROUP_SHORT 16 /* entries that an insertion sort is best for */
+#define DIGIT_BITS  8
 
-/* The digit of a pass: 8 bits, those of the last are the leading ones of the hash. */
-static size_t digit(uint64_t hash, size_t pass)
+static size_t digit(const struct idrun_entry *entry, unsigned shift)
 {
-    return hash >> (64 - 8 * (RADIX_PASSES - pass)) & 0xff;
+    return entry->hash >> shift & ((1u << DIGIT_BITS) - 1);
 }
 
-/* By the leading 8 * RADIX_PASSES bits of the hash; other is of the same size. */
-static void radix_sort(struct idrun_entry *entries, struct idrun_entry *other, size_t count)
+/* Entries by one digit of the hash, in place (American flag sort: McIlroy, Bostic, McIlroy,
+ * "Engineering Radix Sort", 1993). Those of digit d come to end at entries + end[d]. */
+static void sort_digit(struct idrun_entry *entries, size_t count, unsigned shift, size_t *end)
 {
-    size_t at[RADIX_PASSES][256] = {{0}};
+    size_t next[1u << DIGIT_BITS], sum = 0;
+    memset(end, 0, sizeof next);
     for (size_t i = 0; i < count; i++)
-        for (size_t pass = 0; pass < RADIX_PASSES; pass++)
-            at[pass][digit(entries[i].hash, pass)]++;
-    for (size_t pass = 0; pass < RADIX_PASSES; pass++) {
-        for (size_t i = 0, sum = 0; i < 256; i++) {
-            size_t n = at[pass][i];
-            at[pass][i] = sum;
-            sum += n;
+        end[digit(&entries[i], shift)]++;
+    for (size_t d = 0; d < ARRAY_LEN(next); d++) {
+        next[d] = sum;
+        end[d] = sum += end[d];
+    }
+    for (size_t d = 0; d < ARRAY_LEN(next); d++) {
+        while (next[d] < end[d]) {
+            struct idrun_entry e = entries[next[d]];
+            for (size_t to; (to = digit(&e, shift)) != d;) {
+                struct idrun_entry other = entries[next[to]];
+                entries[next[to]++] = e;
+                e = other;
+            }
+            entries[next[d]++] = e;
         }
-        for (size_t i = 0; i < count; i++)
-            other[at[pass][digit(entries[i].hash, pass)]++] = entries[i];
-        struct idrun_entry *from = entries;
-        entries = other;
-        other = from;
     }
 }
 
-static void sort_group(struct idrun_entry *entries, size_t count)
+static void insertion_sort(struct idrun_entry *entries, size_t count)
 {
-    if (count > GROUP_SHORT) {
-        qsort(entries, count, sizeof *entries, entry_order);
-        return;
-    }
     for (size_t i = 1; i < count; i++) {
         struct idrun_entry e = entries[i];
         size_t to = i;
@@ -93,23 +90,29 @@ static void sort_group(struct idrun_entry *entries, size_t count)
     }
 }
 
-/* Hashes are spread evenly, so that next to nothing is left to do once the leading bits are in
- * order; but one id may come as often as a request has items. */
+/* The digits from shift + DIGIT_BITS on are equal already. */
+static void sort_from(struct idrun_entry *entries, size_t count, unsigned shift)
+{
+    size_t end[1u << DIGIT_BITS];
+    sort_digit(entries, count, shift, end);
+    for (size_t d = 0, from = 0; d < ARRAY_LEN(end); from = end[d++]) {
+        size_t n = end[d] - from;
+        if (n <= GROUP_SHORT)
+            insertion_sort(entries + from, n);
+        else if (shift > 64 - IDRUN_HASH_BITS)
+            sort_from(entries + from, n, shift - DIGIT_BITS);
+        else /* one id as often as a request has items */
+            qsort(entries + from, n, sizeof *entries, entry_order);
+    }
+}
+
+/* In place, as a checkpoint sorts what fills the memory for ids. */
 void idrun_sort(struct idrun_entry *entries, size_t count)
 {
-    struct idrun_entry *other = count < RADIX_FROM ? NULL : malloc(count * sizeof *other);
-    if (other == NULL) {
-        sort_group(entries, count);
-        return;
-    }
-    radix_sort(entries, other, count);
-    free(other);
-    for (size_t from = 0, to; from < count; from = to) {
-        uint64_t lead = entries[from].hash >> (64 - 8 * RADIX_PASSES);
-        for (to = from + 1; to < count && entries[to].hash >> (64 - 8 * RADIX_PASSES) == lead;)
-            to++;
-        sort_group(entries + from, to - from);
-    }
+    if (count <= GROUP_SHORT)
+        insertion_sort(entries, count);
+    else
+        sort_from(entries, count, 64 - DIGIT_BITS);
 }
 
 /* ---- bit fields */
