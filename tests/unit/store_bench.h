@@ -248,11 +248,16 @@ static inline const char *get(struct bench *b, struct index *ix, const char *id,
     return text;
 }
 
-static inline uint64_t docs(struct index *ix)
+static inline struct index_stats stats(struct index *ix)
 {
     struct index_stats s;
     index_stats_get(ix, &s);
-    return s.docs;
+    return s;
+}
+
+static inline uint64_t docs(struct index *ix)
+{
+    return stats(ix).docs;
 }
 
 /* ---- a model of an index that takes random writes */

@@ -146,13 +146,6 @@ static void measure(const struct bench *b, unsigned *files, uint64_t *bytes)
     pclose(p);
 }
 
-static struct index_stats stats(struct index *ix)
-{
-    struct index_stats s;
-    index_stats_get(ix, &s);
-    return s;
-}
-
 /* Documents with ids n of [from, to), not compressible; deletes without a document. */
 static void load(struct bench *b, struct index *ix, size_t from, size_t to, bool delete)
 {

@@ -50,13 +50,6 @@ static void fill(struct bench *b, struct index *ix, size_t from, size_t count)
     free(id);
 }
 
-static struct index_stats stats(struct index *ix)
-{
-    struct index_stats s;
-    index_stats_get(ix, &s);
-    return s;
-}
-
 /* Another merge makes no blocks anew. */
 static void nothing_left(struct bench *b, struct index *ix)
 {

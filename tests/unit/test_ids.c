@@ -4,13 +4,6 @@
 #include "storage/engine.h"
 #include "tests/unit/store_bench.h"
 
-static struct index_stats stats(struct index *ix)
-{
-    struct index_stats s;
-    index_stats_get(ix, &s);
-    return s;
-}
-
 #define BATCH 200
 
 /* Ids "<prefix><n>" of [from, to), in requests of BATCH. */

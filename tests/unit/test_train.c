@@ -45,13 +45,6 @@ static void fill(struct bench *b, struct index *ix, size_t from, size_t count, b
     free(text);
 }
 
-static struct index_stats stats(struct index *ix)
-{
-    struct index_stats s;
-    index_stats_get(ix, &s);
-    return s;
-}
-
 static struct index *trained(struct bench *b, const char *name)
 {
     struct index *ix = make(b, name, NULL);
