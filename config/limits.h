@@ -31,8 +31,8 @@
 #define DEFAULT_PLAIN_BYTES      (64 * KIB)
 #define DEFAULT_PLAIN_BYTES_BEST (256 * KIB)
 
-/* Rows that are looked up in one go while a bulk is decided: in its order each block is opened
- * once. */
+/* Items of a bulk whose rows are looked up in one go, by seq: each block is opened once for them.
+ */
 #define LIMIT_PREPARE_ITEMS 8192
 /* One step under an index lock. */
 #define LIMIT_DECIDE_ITEMS 256

@@ -595,7 +595,7 @@ static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to
     return rc == RC_AGAIN ? RC_OK : rc;
 }
 
-/* Where a step from order[from] ends at the latest, of those that go to order[to]. */
+/* Where a step that begins at order[from] ends at the latest; last: what is prepared ends there. */
 static size_t step_end(const struct txn *txn, size_t from, size_t last)
 {
     size_t max = txn->keyed ? LIMIT_DECIDE_ITEMS : LIMIT_DECIDE_MADE, bytes = 0;

@@ -42,9 +42,9 @@ struct touch {
     bool ticketed;
     uint64_t epoch;              /* ids_epoch of the plans' deep_seq */
     struct candidate *candidate; /* rows to be read */
-    uint64_t
-        seen_seq; /* index.next_seq as only this touch has moved it since the last preparation, */
-                  /* SEQ_NONE: others did, too */
+    /* index.next_seq as only this touch has moved it since it was prepared; SEQ_NONE: others, too
+     */
+    uint64_t seen_seq;
     uint64_t ticket;
     uint64_t open_first; /* first seq of the open block our last row went to, SEQ_NONE */
     uint32_t *loose;     /* items whose rows are logged as rows */
