@@ -115,7 +115,7 @@ struct idrun_list {
 struct index_scrub {
     /* its thread's own */
     bool running, wrapped;
-    uint64_t begun_ms;    /* the pass, monotonic; 0: none yet */
+    uint64_t due_ms;      /* the next pass, monotonic; 0: it is the first of this life */
     uint64_t start, from; /* seqs: where it began, where it goes on */
     uint64_t found;       /* in this pass */
     /* for the statistics */

@@ -201,17 +201,17 @@ static bool scrub_dicts(struct scrub *s, struct index *ix)
 
 /* ---- an index' turn */
 
-static void begin_pass(struct index *ix)
+static void begin_pass(const struct scrub *s, struct index *ix)
 {
     struct index_scrub *p = &ix->scrub;
     uint64_t random = 0;
-    if (p->begun_ms == 0) { /* U3 */
+    if (p->due_ms == 0) { /* U3 */
         store_random((uint8_t *)&random, sizeof random);
         pthread_mutex_lock(&ix->write);
         random = ix->next_seq == 0 ? 0 : random % ix->next_seq;
         pthread_mutex_unlock(&ix->write);
     }
-    p->begun_ms = mono_ms();
+    p->due_ms = mono_ms() + s->store->o.scrub_interval_ms;
     p->running = true;
     p->wrapped = random == 0;
     p->start = p->from = random;
@@ -264,7 +264,7 @@ static bool turn(struct scrub *s, struct index *ix)
     uint64_t left = SCRUB_TURN_BYTES;
     bool end = false, go_on = true;
     if (!p->running) {
-        begin_pass(ix);
+        begin_pass(s, ix);
         go_on = scrub_dicts(s, ix);
     }
     while (go_on && !end && left != 0 && !atomic_load(&ix->deleted)) {
@@ -314,11 +314,10 @@ static int by_number(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static bool is_due(const struct scrub *s, const struct index *ix)
+static bool is_due(const struct index *ix)
 {
     const struct index_scrub *p = &ix->scrub;
-    return p->running || p->begun_ms == 0 ||
-           mono_ms() - p->begun_ms >= s->store->o.scrub_interval_ms;
+    return p->running || mono_ms() >= p->due_ms;
 }
 
 /* The next one, retained; NULL: none is due. */
@@ -334,7 +333,7 @@ static struct index *choose(struct scrub *s)
         qsort(list, n, sizeof(struct index *), by_number);
     for (size_t i = 0; i < n && numbers != NULL && due != NULL; i++) {
         numbers[i] = list[i]->number;
-        due[i] = is_due(s, list[i]);
+        due[i] = is_due(list[i]);
     }
     if (numbers != NULL && due != NULL)
         at = scrub_next(numbers, due, n, s->last);

@@ -11,9 +11,9 @@
  *   U3  indices take turns of SCRUB_TURN_BYTES, each going on where it was; the first pass of a
  *       life begins at a random place of each, so that what is read does not depend on how often
  *       the daemon is started.
- *   U4  of an index a pass begins storage.scrub.interval after the last one began, at the earliest;
- *       all together read storage.scrub.rate bytes a second at most. Thread and reads have the
- *       lowest priority.
+ *   U4  of an index a pass begins storage.scrub.interval after the last one began, at the earliest,
+ *       and after it was made: what is new was verified a moment ago. All together read
+ *       storage.scrub.rate bytes a second at most. Thread and reads have the lowest priority.
  *
  * A damaged block is an event (severity error) in each pass that meets it, and counts in the
  * statistics of its index. Nothing is repaired: gets of its documents say what is damaged. */

@@ -608,6 +608,7 @@ enum rc store_index_create(struct store *store, const struct index_create *creat
     if (rc == RC_OK)
         rc = create_on_disk(store, create, &ix, err);
     if (rc == RC_OK) {
+        ix->scrub.due_ms = mono_ms() + store->o.scrub_interval_ms;
         memmove(store->indices + at + 1, store->indices + at,
                 (store->index_count - at) * sizeof(struct index *));
         store->indices[at] = ix;

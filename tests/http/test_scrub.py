@@ -140,6 +140,19 @@ def test_without_descriptors_nothing_is_damaged(filled):
     assert c.sources("hit", docs) == docs
 
 
+def test_a_new_index_is_due_after_the_interval_one_that_was_found_at_once(make_daemon):
+    d = make_daemon("storage.scrub.rate=1gb", "storage.scrub.interval=1h")
+    c = d.client()
+    c.load("new", ((None, x) for x in log_documents(100)))
+    assert c.post("/_flush").status == 200
+    time.sleep(2.5)  # it looks once a second
+    assert scrub(c, "new")["passes"] == 0 and scrub(c, "new")["verified_bytes"] == 0
+    assert d.stop() == 0
+    d.start()
+    c = d.client()
+    assert wait_until(lambda: scrub(c, "new")["passes"] == 1, timeout=20)
+
+
 def test_a_rate_of_nothing_turns_it_off(make_daemon):
     d = make_daemon("storage.scrub.rate=0")
     assert "checkpoint" in threads(d) and "scrub" not in threads(d)
