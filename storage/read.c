@@ -74,7 +74,7 @@ static enum rc find_in_memory(struct index *index, uint64_t seq, bool next, stru
     if (lo < index->pending_count && (next || index->pending[lo]->first_seq <= seq)) {
         struct pending *p = index->pending[lo];
         if (p->rows != NULL) {
-            *rows_out = rows_retain(p->rows);
+            *rows_out = rows_share(p->rows);
         } else {
             atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
             *pending_out = p;
@@ -82,11 +82,11 @@ static enum rc find_in_memory(struct index *index, uint64_t seq, bool next, stru
         rc = RC_OK;
     } else if (index->open != NULL && rows_count(index->open) != 0 &&
                rows_last_seq(index->open) >= seq && (next || rows_first_seq(index->open) <= seq)) {
-        *rows_out = rows_retain(index->open);
+        *rows_out = rows_share(index->open);
         rc = RC_OK;
     }
     pthread_mutex_unlock(&index->table);
-    return rc;
+    return rc == RC_OK && *rows_out == NULL && *pending_out == NULL ? RC_NOMEM : rc;
 }
 
 /* With the dictionary that its header names. */

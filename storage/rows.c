@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows that are not packed yet. Documents in one buffer, ids and routings in another, one small
- * entry a row; the count is the only thing that changes under a reader. */
+/* Rows that are not packed yet. Documents in one buffer or where they came from, ids and routings
+ * in another, one small entry a row; the count is the only thing that changes under a reader. */
 #include "storage/rows.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 struct entry {
     uint64_t seq;
     uint64_t version;
-    size_t doc_at;
+    const uint8_t *doc;
     const struct shape *shape; /* NULL: not known */
     uint32_t lens_at;
     uint32_t doc_len;
@@ -24,6 +24,7 @@ struct entry {
 
 struct rows {
     size_t memory; /* of all of it */
+    bool borrows;
     atomic_size_t refs;
     atomic_size_t count;
     size_t count_max, docs_max, names_max, lens_max;
@@ -91,6 +92,7 @@ static struct rows *rows_alloc(size_t docs, size_t names, size_t count, size_t v
     atomic_init(&r->refs, 1);
     atomic_init(&r->count, 0);
     r->count_max = count;
+    r->borrows = false;
     r->docs_max = docs;
     r->names_max = names;
     r->lens_max = values;
@@ -111,31 +113,68 @@ struct rows *rows_create(size_t bytes, size_t count, size_t values)
     return rows_alloc(bytes, count * 24 + NAMES_SLACK, count, values);
 }
 
-struct rows *rows_grow(const struct rows *rows, size_t bytes)
+struct rows *rows_create_borrowing(size_t count, size_t values)
 {
-    size_t n = rows_count(rows);
-    struct rows *r = rows_alloc(rows->docs_max * 2 + bytes, rows->names_max * 2 + NAMES_SLACK,
-                                rows->count_max * 2 + 1, rows->lens_max * 2);
-    if (r == NULL)
-        return NULL;
-    memcpy(r->entry, rows->entry, n * sizeof(struct entry));
-    memcpy(r->docs, rows->docs, rows->docs_len);
-    memcpy(r->names, rows->names, rows->names_len);
-    memcpy(r->lens, rows->lens, rows->lens_len * sizeof *rows->lens);
-    r->lens_len = rows->lens_len;
-    r->shapes = rows->shapes == NULL ? NULL : shape_table_retain(rows->shapes);
-    r->docs_len = rows->docs_len;
-    r->names_len = rows->names_len;
-    r->nonce = rows->nonce;
-    r->term = rows->term;
-    atomic_store_explicit(&r->count, n, memory_order_release);
+    struct rows *r = rows_create(0, count, values);
+    if (r != NULL)
+        r->borrows = true;
     return r;
 }
 
-struct rows *rows_retain(struct rows *rows)
+bool rows_borrow(const struct rows *rows)
 {
-    atomic_fetch_add_explicit(&rows->refs, 1, memory_order_relaxed);
-    return rows;
+    return rows->borrows;
+}
+
+/* All rows again, into one that has the room. */
+static struct rows *append_all(struct rows *to, const struct rows *rows, size_t n, bool fits)
+{
+    for (size_t i = 0; to != NULL && i < n; i++) {
+        struct row row;
+        struct fit fit;
+        rows_get(rows, i, &row);
+        if (fits) {
+            rows_fit(rows, i, &fit);
+            row.fit = &fit;
+        }
+        if (!rows_append(to, &row)) {
+            rows_release(to);
+            return NULL;
+        }
+    }
+    return to;
+}
+
+struct rows *rows_grow(const struct rows *rows, size_t bytes)
+{
+    struct rows *r =
+        rows_alloc(rows->borrows ? 0 : rows->docs_max * 2 + bytes,
+                   rows->names_max * 2 + NAMES_SLACK, rows->count_max * 2 + 1, rows->lens_max * 2);
+    if (r != NULL)
+        r->borrows = rows->borrows;
+    return append_all(r, rows, rows_count(rows), true);
+}
+
+struct rows *rows_own(const struct rows *rows, size_t bytes)
+{
+    struct rows *r = rows_alloc(rows->docs_len > bytes ? rows->docs_len : bytes, rows->names_max,
+                                rows->count_max, rows->lens_max);
+    return append_all(r, rows, rows_count(rows), true);
+}
+
+struct rows *rows_share(struct rows *rows)
+{
+    if (!rows->borrows) {
+        atomic_fetch_add_explicit(&rows->refs, 1, memory_order_relaxed);
+        return rows;
+    }
+    /* Rows behind these may be on their way: only what is published may be looked at. */
+    size_t n = rows_count(rows), docs = 0, names = 0;
+    for (size_t i = 0; i < n; i++) {
+        docs += rows->entry[i].doc_len;
+        names += (size_t)rows->entry[i].id_len + rows->entry[i].routing_len;
+    }
+    return append_all(rows_alloc(docs, names, n, 0), rows, n, false);
 }
 
 void rows_release(struct rows *rows)
@@ -164,7 +203,9 @@ static void keep_fit(struct rows *rows, struct entry *entry, const struct fit *f
 bool rows_append(struct rows *rows, const struct row *row)
 {
     size_t n = atomic_load_explicit(&rows->count, memory_order_relaxed);
-    if (n == rows->count_max || row->doc.len > rows->docs_max - rows->docs_len ||
+    const uint8_t *doc = rows->borrows ? row->doc.ptr : rows->docs + rows->docs_len;
+    if (n == rows->count_max ||
+        (!rows->borrows && row->doc.len > rows->docs_max - rows->docs_len) ||
         row->id.len + row->routing.len > rows->names_max - rows->names_len)
         return false;
     assert(n == 0 || row->seq > rows->entry[n - 1].seq);
@@ -173,7 +214,7 @@ bool rows_append(struct rows *rows, const struct row *row)
     rows->entry[n] = (struct entry){
         .seq = row->seq,
         .version = row->version,
-        .doc_at = rows->docs_len,
+        .doc = doc,
         .doc_len = (uint32_t)row->doc.len,
         .id_at = (uint32_t)rows->names_len,
         .id_len = (uint16_t)row->id.len,
@@ -182,7 +223,7 @@ bool rows_append(struct rows *rows, const struct row *row)
     };
     if (row->fit != NULL && row->fit->shape != NULL)
         keep_fit(rows, &rows->entry[n], row->fit);
-    if (row->doc.len != 0)
+    if (row->doc.len != 0 && !rows->borrows)
         memcpy(rows->docs + rows->docs_len, row->doc.ptr, row->doc.len);
     rows->docs_len += row->doc.len;
     if (row->id.len != 0)
@@ -235,7 +276,7 @@ void rows_get(const struct rows *rows, size_t i, struct row *out)
     out->kind = (enum row_kind)e->kind;
     out->id = slice_of(rows->names + e->id_at, e->id_len);
     out->routing = slice_of(rows->names + e->id_at + e->id_len, e->routing_len);
-    out->doc = slice_of(rows->docs + e->doc_at, e->doc_len);
+    out->doc = slice_of(e->doc, e->doc_len);
     out->fit = NULL;
 }
 

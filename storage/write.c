@@ -248,6 +248,13 @@ static void commit(struct txn *txn)
 
 /* ---- packing */
 
+/* Memory ran out between deciding and packing: the store is lost. The request is never answered, as
+ * rows that others see may borrow what it holds (O3 in rows.h); the process is about to end. */
+static void write_lost(struct txn *txn, const char *text)
+{
+    store_fail(txn->store, text);
+}
+
 struct helper {
     struct task task;
     struct txn *txn;
@@ -263,8 +270,10 @@ static void pack_blocks(struct txn *txn)
         for (size_t k = 0, seen = 0; ix == NULL; seen += txn->touch[k++].block_count)
             if (i < seen + txn->touch[k].block_count)
                 ix = txn->touch[k].index;
-        if (pending_pack(ix, txn->block[i], &err) != RC_OK)
-            store_fail(txn->store, "out of memory while a block was packed");
+        if (pending_pack(ix, txn->block[i], &err) != RC_OK) {
+            write_lost(txn, "out of memory while a block was packed");
+            return;
+        }
         if (atomic_fetch_sub(&txn->block_left, 1) == 1)
             commit(txn);
     }
@@ -295,8 +304,7 @@ static bool collect_blocks(struct txn *txn)
 static void pack_and_commit(struct txn *txn)
 {
     if (!collect_blocks(txn)) {
-        store_fail(txn->store, "out of memory while a write was under way");
-        committed(txn, RC_IO);
+        write_lost(txn, "out of memory while a write was under way");
         return;
     }
     if (txn->block_count == 0) {
@@ -467,8 +475,10 @@ void store_write(struct store *store, struct write *write)
         return;
     }
     err_set(&txn->err, txn->rc, 0, "out of memory, or the write-ahead log failed");
-    if (txn->plan != NULL && applied_any(txn))
-        store_fail(store, txn->err.msg);
+    if (txn->plan != NULL && applied_any(txn)) {
+        write_lost(txn, txn->err.msg);
+        return;
+    }
     /* Tickets taken for nothing must not hold others up. */
     for (size_t i = 0; i < txn->touch_count; i++)
         if (txn->touch[i].ticketed)

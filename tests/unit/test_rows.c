@@ -125,7 +125,7 @@ static void *read_along(void *arg)
     struct shared *s = arg;
     for (size_t seen = 0; seen < ROWS;) {
         pthread_mutex_lock(&s->mutex);
-        struct rows *rows = rows_retain(s->rows);
+        struct rows *rows = rows_share(s->rows);
         pthread_mutex_unlock(&s->mutex);
         size_t n = rows_count(rows);
         for (size_t i = seen == 0 ? 0 : seen - 1; i < n; i++)
@@ -160,9 +160,50 @@ static void test_reader_beside_the_writer(void **state)
     rows_release(s.rows);
 }
 
+/* O3: documents stay where they are, through growth, until a copy is asked for. */
+static void test_borrowed_documents(void **state)
+{
+    enum { COUNT = 40 };
+    static uint8_t body[COUNT][8];
+    struct rows *rows = rows_create_borrowing(2, 0);
+    (void)state;
+    for (size_t i = 0; i < COUNT; i++) {
+        snprintf((char *)body[i], sizeof body[i], "doc-%03zu", i);
+        struct row row = {.seq = i, .version = 1, .nonce = 1, .term = 1, .doc = {body[i], 7}};
+        while (!rows_append(rows, &row)) {
+            struct rows *bigger = rows_grow(rows, row.doc.len);
+            rows_release(rows);
+            rows = bigger;
+        }
+    }
+    assert_true(rows_borrow(rows));
+    assert_int_equal(rows_raw_bytes(rows), COUNT * 7);
+    struct rows *own = rows_own(rows, 4096), *shared = rows_share(rows), *same = rows_share(own);
+    assert_ptr_equal(same, own); /* has copies already */
+    assert_false(rows_borrow(own) || rows_borrow(shared));
+    struct row row;
+    rows_get(rows, 7, &row);
+    assert_ptr_equal(row.doc.ptr, body[7]);
+    memset(body, 0, sizeof body); /* the request is over */
+    rows_release(rows);
+    for (size_t i = 0; i < COUNT; i++) {
+        char text[8];
+        snprintf(text, sizeof text, "doc-%03zu", i);
+        rows_get(own, i, &row);
+        assert_memory_equal(row.doc.ptr, text, 7);
+        rows_get(shared, i, &row);
+        assert_int_equal(row.seq, i);
+        assert_memory_equal(row.doc.ptr, text, 7);
+    }
+    rows_release(same);
+    rows_release(own);
+    rows_release(shared);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_borrowed_documents),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_reader_beside_the_writer),
