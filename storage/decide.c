@@ -438,7 +438,7 @@ static enum rc make_room(struct txn *txn, struct touch *touch, const struct row 
     /* A block that this step will fill need not copy what the request holds (O3). With ids a step
      * is shorter than a block. */
     struct rows *rows = !txn->keyed && touch->ahead >= target
-                            ? rows_create_borrowing(bytes / 256 + 4, values)
+                            ? rows_create_borrowing(bytes / 256 + 4)
                             : rows_create(bytes, bytes / 256 + 4, values);
     if (rows == NULL)
         return RC_NOMEM;

@@ -14,7 +14,7 @@ struct entry {
     uint64_t version;
     const uint8_t *doc;
     const struct shape *shape; /* NULL: not known */
-    uint32_t lens_at;
+    const uint16_t *lens;
     uint32_t doc_len;
     uint32_t id_at; /* the routing lies behind the id */
     uint16_t id_len;
@@ -113,9 +113,9 @@ struct rows *rows_create(size_t bytes, size_t count, size_t values)
     return rows_alloc(bytes, count * 24 + NAMES_SLACK, count, values);
 }
 
-struct rows *rows_create_borrowing(size_t count, size_t values)
+struct rows *rows_create_borrowing(size_t count)
 {
-    struct rows *r = rows_create(0, count, values);
+    struct rows *r = rows_create(0, count, 0);
     if (r != NULL)
         r->borrows = true;
     return r;
@@ -157,9 +157,12 @@ struct rows *rows_grow(const struct rows *rows, size_t bytes)
 
 struct rows *rows_own(const struct rows *rows, size_t bytes)
 {
-    struct rows *r = rows_alloc(rows->docs_len > bytes ? rows->docs_len : bytes, rows->names_max,
-                                rows->count_max, rows->lens_max);
-    return append_all(r, rows, rows_count(rows), true);
+    size_t n = rows_count(rows), lens = 0, docs = rows->docs_len > bytes ? rows->docs_len : bytes;
+    for (size_t i = 0; i < n; i++)
+        lens += rows->entry[i].shape == NULL ? 0 : rows->entry[i].shape->slots;
+    if (n != 0) /* those to come will be like these */
+        lens = lens / n * (rows->count_max + 1);
+    return append_all(rows_alloc(docs, rows->names_max, rows->count_max, lens), rows, n, true);
 }
 
 struct rows *rows_share(struct rows *rows)
@@ -187,7 +190,7 @@ void rows_release(struct rows *rows)
 
 static void keep_fit(struct rows *rows, struct entry *entry, const struct fit *fit)
 {
-    size_t slots = fit->shape->slots;
+    size_t slots = rows->borrows ? 0 : fit->shape->slots;
     if (slots > rows->lens_max - rows->lens_len)
         return;
     if (rows->shapes == NULL)
@@ -195,7 +198,7 @@ static void keep_fit(struct rows *rows, struct entry *entry, const struct fit *f
     if (rows->shapes != fit->table)
         return;
     entry->shape = fit->shape;
-    entry->lens_at = (uint32_t)rows->lens_len;
+    entry->lens = rows->borrows ? fit->lens : rows->lens + rows->lens_len;
     memcpy(rows->lens + rows->lens_len, fit->lens, slots * sizeof *fit->lens);
     rows->lens_len += slots;
 }
@@ -283,7 +286,7 @@ void rows_get(const struct rows *rows, size_t i, struct row *out)
 void rows_fit(const struct rows *rows, size_t i, struct fit *out)
 {
     const struct entry *e = &rows->entry[i];
-    *out = (struct fit){e->shape, rows->lens + e->lens_at, rows->shapes};
+    *out = (struct fit){e->shape, e->lens, rows->shapes};
 }
 
 enum rc rows_find(const struct rows *rows, uint64_t seq, size_t *i_out)

@@ -4,7 +4,8 @@
  *   O1  rows are only appended, by the holder of index.write; their bytes never move.
  *   O2  readers see the rows below the published count, without a lock, while they hold a
  *       reference.
- *   O3  a batch has copies of its documents, or borrows them all from the request that brings them.
+ *   O3  a batch has copies of its documents, one behind the other, so that packing may compress
+ * them where they are; or it borrows them all, with their fits, from the request that brings them.
  *       One that borrows is packed before that request is answered, or gives way to a copy at the
  *       end of the step that began it; others get copies of it (rows_share).
  *   O4  seqs are consecutive except where recovery found gaps.
@@ -24,8 +25,8 @@ struct rows;
 /* Room for `bytes` of documents, `count` rows, and fits of `values` values in all. References: 1.
  * NULL when memory is out. */
 struct rows *rows_create(size_t bytes, size_t count, size_t values);
-/* The same for rows that borrow their documents. */
-struct rows *rows_create_borrowing(size_t count, size_t values);
+/* The same for rows that borrow their documents and fits. */
+struct rows *rows_create_borrowing(size_t count);
 bool rows_borrow(const struct rows *rows);
 /* A copy with room for at least bytes more and one row more; it borrows where the old one does.
  * References: 1. */

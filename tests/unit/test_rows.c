@@ -93,7 +93,7 @@ static void test_round_trip(void **state)
     rows_release(NULL);
 }
 
-/* Documents lie one behind the other (O3), and a full one refuses without a trace. */
+/* Copies of documents lie one behind the other (O3), and a full one refuses without a trace. */
 static void test_places(void **state)
 {
     (void)state;
@@ -164,12 +164,20 @@ static void test_reader_beside_the_writer(void **state)
 static void test_borrowed_documents(void **state)
 {
     enum { COUNT = 40 };
-    static uint8_t body[COUNT][8];
-    struct rows *rows = rows_create_borrowing(2, 0);
+    static uint8_t body[COUNT][10];
+    uint16_t lens[1] = {3};
+    struct slice value;
+    uint32_t number;
+    struct rows *rows = rows_create_borrowing(2);
+    struct shape_table *shapes = shape_table_create();
     (void)state;
+    assert_true(shape_of(shapes, SLICE_LIT("{\"n\":100}"), 1, 1, &value, &number));
     for (size_t i = 0; i < COUNT; i++) {
-        snprintf((char *)body[i], sizeof body[i], "doc-%03zu", i);
-        struct row row = {.seq = i, .version = 1, .nonce = 1, .term = 1, .doc = {body[i], 7}};
+        snprintf((char *)body[i], sizeof body[i], "{\"n\":%03zu", 100 + i);
+        body[i][8] = '}';
+        struct fit fit = {shape_at(shapes, number), lens, shapes};
+        struct row row = {
+            .seq = i, .version = 1, .nonce = 1, .term = 1, .doc = {body[i], 9}, .fit = &fit};
         while (!rows_append(rows, &row)) {
             struct rows *bigger = rows_grow(rows, row.doc.len);
             rows_release(rows);
@@ -177,7 +185,7 @@ static void test_borrowed_documents(void **state)
         }
     }
     assert_true(rows_borrow(rows));
-    assert_int_equal(rows_raw_bytes(rows), COUNT * 7);
+    assert_int_equal(rows_raw_bytes(rows), COUNT * 9);
     struct rows *own = rows_own(rows, 4096), *shared = rows_share(rows), *same = rows_share(own);
     assert_ptr_equal(same, own); /* has copies already */
     assert_false(rows_borrow(own) || rows_borrow(shared));
@@ -185,15 +193,20 @@ static void test_borrowed_documents(void **state)
     rows_get(rows, 7, &row);
     assert_ptr_equal(row.doc.ptr, body[7]);
     memset(body, 0, sizeof body); /* the request is over */
+    lens[0] = 0;
     rows_release(rows);
+    shape_table_release(shapes);
     for (size_t i = 0; i < COUNT; i++) {
-        char text[8];
-        snprintf(text, sizeof text, "doc-%03zu", i);
+        char text[12];
+        struct fit fit;
+        snprintf(text, sizeof text, "{\"n\":%03zu}", 100 + i);
         rows_get(own, i, &row);
-        assert_memory_equal(row.doc.ptr, text, 7);
+        assert_memory_equal(row.doc.ptr, text, 9);
+        rows_fit(own, i, &fit);
+        assert_true(fit.shape != NULL && fit.lens[0] == 3);
         rows_get(shared, i, &row);
         assert_int_equal(row.seq, i);
-        assert_memory_equal(row.doc.ptr, text, 7);
+        assert_memory_equal(row.doc.ptr, text, 9);
     }
     rows_release(same);
     rows_release(own);
