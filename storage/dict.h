@@ -4,7 +4,8 @@
  *   T1  a dictionary never changes; blocks name it by its number, which is never used twice within
  *       an index.
  *   T2  training may find nothing worth keeping (few, equal or random samples): that is an answer.
- *   T3  digesting costs milliseconds and memory, so it is done once, on first use of each side.
+ *   T3  digesting costs milliseconds and memory, so it is done once, on first use of each side. A
+ *       thread that decompresses with one dictionary again and again keeps a copy of its own.
  * Thread safety: all functions; a struct dict is counted. <zstd.h> only here and in codec.c. */
 #ifndef STOWD_DICT_H
 #define STOWD_DICT_H

@@ -128,6 +128,43 @@ static void test_lengths(void **state)
     buf_done(&text);
 }
 
+/* A thread that stays with a dictionary, or goes from one to another: of the same number, at the
+ * memory of one that is gone, for frames of a few bytes and of more than it keeps room for. */
+static void test_stay_and_go(void **state)
+{
+    static const size_t lengths[] = {2000, 40000, 300000};
+    struct buf bytes[2] = {{0}}, text = {0};
+    struct dict *d[2] = {train(7, &texts, &bytes[0]), train(7, &documents, &bytes[1])};
+    (void)state;
+    while (text.len < lengths[2])
+        put_sample(&text);
+    size_t cap = codec_bound(CODEC_ZSTD, text.len), len = 0;
+    uint8_t *packed = malloc(cap), *back = malloc(text.len);
+    for (size_t i = 0; i < 300; i++) {
+        size_t which = i / 24 % 2; /* each stays for a while, with a visit of the other's between */
+        struct dict *one = d[i % 24 == 16 ? 1 - which : which];
+        struct slice src = slice_of(text.ptr, lengths[i % 3]);
+        assert_int_equal(dict_compress(one, 1, src, packed, cap, &len), RC_OK);
+        memset(back, 0, src.len);
+        assert_int_equal(dict_decompress(one, slice_of(packed, len), back, src.len, NULL), RC_OK);
+        assert_memory_equal(back, src.ptr, src.len);
+        assert_int_equal(dict_decompress(one, slice_of(packed, len), back, src.len - 1, NULL),
+                         RC_CORRUPT);
+        if (i % 60 == 59) {
+            dict_release(d[which]);
+            d[which] = dict_make(7, buf_slice(&bytes[1 - which]));
+            assert_non_null(d[which]);
+        }
+    }
+    for (size_t i = 0; i < 2; i++) {
+        dict_release(d[i]);
+        buf_done(&bytes[i]);
+    }
+    free(packed);
+    free(back);
+    buf_done(&text);
+}
+
 /* Statistics are of the level that it is for. */
 static void test_level(void **state)
 {
@@ -172,9 +209,8 @@ static void test_nothing_to_learn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip_and_gain),
-        cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_level),
+        cmocka_unit_test(test_round_trip_and_gain), cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_stay_and_go),         cmocka_unit_test(test_level),
         cmocka_unit_test(test_nothing_to_learn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
