@@ -40,9 +40,23 @@ static bool open_exceptions(struct sequence *s, struct stream_readers *in)
     return s->exception_at != NULL;
 }
 
-static uint64_t step_at(const struct sequence *s, uint32_t typed, uint32_t i)
+ALWAYS_INLINE uint64_t step_at(const struct sequence *s, unsigned width, uint32_t typed, uint32_t i)
 {
-    return (uint64_t)unzigzag(plane_get(s->planes, s->width, typed, i));
+    return (uint64_t)unzigzag(plane_get(s->planes, width, typed, i));
+}
+
+/* Inlined for each usual width: this goes by all numbers of a block of which one is read. */
+ALWAYS_INLINE void note_restarts(const struct sequence *s, unsigned width, uint32_t typed,
+                                 int64_t *restart)
+{
+    uint64_t v = (uint64_t)s->base;
+    for (uint32_t i = 0, stop; i < typed; i = stop) {
+        stop = typed - i < RESTART_EVERY ? typed : i + RESTART_EVERY;
+        v += step_at(s, width, typed, i);
+        restart[i / RESTART_EVERY] = (int64_t)v;
+        for (uint32_t k = i + 1; k < stop; k++)
+            v += step_at(s, width, typed, k);
+    }
 }
 
 static enum rc open_numbers(struct sequence *s, struct stream_readers *in, struct arena *arena)
@@ -60,12 +74,12 @@ static enum rc open_numbers(struct sequence *s, struct stream_readers *in, struc
     int64_t *restart = arena_get(arena, typed / RESTART_EVERY + 1, sizeof *restart);
     if (restart == NULL)
         return RC_NOMEM;
-    uint64_t v = (uint64_t)s->base;
-    for (uint32_t i = 0; i < typed; i++) {
-        v += step_at(s, typed, i);
-        if (i % RESTART_EVERY == 0)
-            restart[i / RESTART_EVERY] = (int64_t)v;
-    }
+    if (s->width == 1)
+        note_restarts(s, 1, typed, restart);
+    else if (s->width == 2)
+        note_restarts(s, 2, typed, restart);
+    else
+        note_restarts(s, s->width, typed, restart);
     s->restart = restart;
     return RC_OK;
 }
@@ -158,7 +172,8 @@ enum rc column_open(struct column *out, uint64_t n, enum column_form form,
 {
     if (n == 0 || n > UINT32_MAX)
         return RC_CORRUPT;
-    *out = (struct column){.form = form, .n = (uint32_t)n};
+    out->form = form; /* what the form does not have is not read, and so not cleared */
+    out->n = (uint32_t)n;
     switch (form) {
     case COLUMN_CONSTANT:
         out->constant = take_bytes(&in->text, take_varint(&in->directory));
@@ -268,7 +283,7 @@ static int64_t number_at(const struct sequence *s, uint32_t typed, uint32_t i)
         return (int64_t)((uint64_t)s->base + plane_get(s->planes, s->width, typed, i));
     uint64_t v = (uint64_t)s->restart[i / RESTART_EVERY];
     for (uint32_t j = i / RESTART_EVERY * RESTART_EVERY + 1; j <= i; j++)
-        v += step_at(s, typed, j);
+        v += step_at(s, s->width, typed, j);
     return (int64_t)v;
 }
 

@@ -310,6 +310,38 @@ static uint32_t row_shape(const struct columnar *c, size_t row)
     return (uint32_t)plane_get(c->row_shapes, c->shape_width, c->rows, row);
 }
 
+/* How many of the first n rows are of each shape; false: one is of none. */
+static bool count_shapes(const struct columnar *c, size_t n, uint32_t *counts)
+{
+    /* Rows of one shape follow each other: in one table each addition would wait for the last. */
+    uint32_t part[4][256];
+    size_t i = 0, known = 0;
+    memset(counts, 0, c->shape_count * sizeof *counts);
+    if (c->shape_width == 0) {
+        counts[0] = (uint32_t)n;
+        return true;
+    }
+    if (c->shape_width == 1) {
+        memset(part, 0, sizeof part);
+        for (; n - i >= 4; i += 4)
+            for (unsigned k = 0; k < 4; k++)
+                part[k][c->row_shapes[i + k]]++;
+        for (uint32_t s = 0; s < c->shape_count; s++) {
+            counts[s] = part[0][s] + part[1][s] + part[2][s] + part[3][s];
+            known += counts[s];
+        }
+        if (known != i)
+            return false;
+    }
+    for (; i < n; i++) {
+        uint32_t shape = row_shape(c, i);
+        if (shape >= c->shape_count)
+            return false;
+        counts[shape]++;
+    }
+    return true;
+}
+
 static enum rc open_shapes(struct columnar *c, struct stream_readers *in)
 {
     struct reader *r = &in->directory;
@@ -359,15 +391,8 @@ static enum rc count_values(struct columnar *c, struct stream_readers *in)
     uint32_t *rows = arena_get(&c->arena, c->shape_count, sizeof *rows);
     if (rows == NULL)
         return RC_NOMEM;
-    if (c->row_shapes == NULL)
+    if (c->row_shapes == NULL || !count_shapes(c, c->rows, rows))
         return RC_CORRUPT;
-    memset(rows, 0, c->shape_count * sizeof *rows);
-    for (size_t i = 0; i < c->rows; i++) {
-        uint32_t shape = row_shape(c, i);
-        if (shape >= c->shape_count)
-            return RC_CORRUPT;
-        rows[shape]++;
-    }
     for (uint32_t s = 0; s < c->shape_count; s++)
         for (uint32_t k = 0; k < c->shapes[s].slots; k++) {
             struct column_view *column = &c->columns[c->shapes[s].column[k]];
@@ -466,14 +491,8 @@ struct place {
 
 static void find_ranks(const struct columnar *c, size_t row, uint32_t *rows, uint32_t *rank)
 {
-    memset(rows, 0, c->shape_count * sizeof *rows);
     memset(rank, 0, c->column_count * sizeof *rank);
-    if (c->shape_width == 1)
-        for (size_t i = 0; i < row; i++)
-            rows[c->row_shapes[i]]++;
-    else
-        for (size_t i = 0; i < row; i++)
-            rows[row_shape(c, i)]++;
+    (void)count_shapes(c, row, rows); /* opening has found them all known */
     for (uint32_t s = 0; s < c->shape_count; s++)
         if (rows[s] != 0)
             for (uint32_t k = 0; k < c->shapes[s].slots; k++)

@@ -127,6 +127,14 @@ static void fill_rising(size_t i)
 {
     setf(i, "%zu", 1000000000000 + i * 3 + i % 2);
 }
+static void fill_stepping(size_t i)
+{
+    setf(i, "%zu", 1000000000000 + i * 9000 + i * 2654435761u % 8000);
+}
+static void fill_leaping(size_t i)
+{
+    setf(i, "%zu", 1000000000000 + i * 5000000 + i * 2654435761u % 4000000);
+}
 static void fill_exceptions(size_t i)
 {
     if (i % 20 == 0)
@@ -206,6 +214,8 @@ static const struct kind kinds[] = {
     {"integers", fill_integers, 0, COLUMN_SEQUENCE, VALUE_INTEGER, 2020},
     {"negative", fill_negative, 0, COLUMN_SEQUENCE, VALUE_INTEGER, 2020},
     {"rising", fill_rising, 0, COLUMN_SEQUENCE, VALUE_INTEGER, 1020},
+    {"stepping", fill_stepping, 0, COLUMN_SEQUENCE, VALUE_INTEGER, 2020},
+    {"leaping", fill_leaping, 0, COLUMN_SEQUENCE, VALUE_INTEGER, 3020},
     {"exceptions", fill_exceptions, 0, COLUMN_SEQUENCE, VALUE_INTEGER, 2250},
     {"decimals", fill_decimals, 0, COLUMN_SEQUENCE, VALUE_DECIMAL, 3020},
     {"addresses", fill_addresses, 0, COLUMN_SEQUENCE, VALUE_IPV4, 4020},
