@@ -40,23 +40,34 @@ static bool open_exceptions(struct sequence *s, struct stream_readers *in)
     return s->exception_at != NULL;
 }
 
-ALWAYS_INLINE uint64_t step_at(const struct sequence *s, unsigned width, uint32_t typed, uint32_t i)
+static uint64_t step_at(const struct sequence *s, uint32_t typed, uint32_t i)
 {
-    return (uint64_t)unzigzag(plane_get(s->planes, width, typed, i));
+    return (uint64_t)unzigzag(plane_get(s->planes, s->width, typed, i));
 }
 
-/* Inlined for each usual width: this goes by all numbers of a block of which one is read. */
-ALWAYS_INLINE void note_restarts(const struct sequence *s, unsigned width, uint32_t typed,
-                                 int64_t *restart)
+/* The sum of RESTART_EVERY steps of one byte, or of two when there is a high one: without anything
+ * that is not known before, so that compilers add many at once. */
+ALWAYS_INLINE int32_t sum_steps(const uint8_t *low, const uint8_t *high)
 {
-    uint64_t v = (uint64_t)s->base;
-    for (uint32_t i = 0, stop; i < typed; i = stop) {
-        stop = typed - i < RESTART_EVERY ? typed : i + RESTART_EVERY;
-        v += step_at(s, width, typed, i);
-        restart[i / RESTART_EVERY] = (int64_t)v;
-        for (uint32_t k = i + 1; k < stop; k++)
-            v += step_at(s, width, typed, k);
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < RESTART_EVERY; i++) {
+        uint32_t v = high == NULL ? low[i] : (uint32_t)low[i] | (uint32_t)high[i] << 8;
+        sum += (int32_t)(v >> 1) ^ -(int32_t)(v & 1);
     }
+    return sum;
+}
+
+static uint64_t sum_run(const struct sequence *s, uint32_t typed, uint32_t from)
+{
+    const uint8_t *low = s->planes + from;
+    uint64_t sum = 0;
+    if (s->width == 1)
+        return (uint64_t)sum_steps(low, NULL);
+    if (s->width == 2)
+        return (uint64_t)sum_steps(low, low + typed);
+    for (uint32_t i = from; i < from + RESTART_EVERY; i++)
+        sum += step_at(s, typed, i);
+    return sum;
 }
 
 static enum rc open_numbers(struct sequence *s, struct stream_readers *in, struct arena *arena)
@@ -74,12 +85,12 @@ static enum rc open_numbers(struct sequence *s, struct stream_readers *in, struc
     int64_t *restart = arena_get(arena, typed / RESTART_EVERY + 1, sizeof *restart);
     if (restart == NULL)
         return RC_NOMEM;
-    if (s->width == 1)
-        note_restarts(s, 1, typed, restart);
-    else if (s->width == 2)
-        note_restarts(s, 2, typed, restart);
-    else
-        note_restarts(s, s->width, typed, restart);
+    uint64_t v = (uint64_t)s->base + (typed == 0 ? 0 : step_at(s, typed, 0));
+    restart[0] = (int64_t)v;
+    for (uint32_t i = 1; typed > i && typed - i >= RESTART_EVERY; i += RESTART_EVERY) {
+        v += sum_run(s, typed, i);
+        restart[i / RESTART_EVERY + 1] = (int64_t)v;
+    }
     s->restart = restart;
     return RC_OK;
 }
@@ -201,15 +212,21 @@ enum rc column_open(struct column *out, uint64_t n, enum column_form form,
 typedef uint8_t lanes __attribute__((vector_size(16)));
 #define LANES_RUN 8u
 
+/* 255 for each zero of sixteen bytes. */
+ALWAYS_INLINE lanes zeros_of(const uint8_t *p)
+{
+    lanes x;
+    memcpy(&x, p, sizeof x);
+    return (lanes)(x == 0);
+}
+
 /* Zeros in LANES_RUN * 16 bytes. */
 static size_t count_zeros(const uint8_t *p)
 {
-    lanes sum = {0}, x;
+    lanes sum = {0};
     uint64_t half[2];
-    for (unsigned i = 0; i < LANES_RUN; i++, p += sizeof x) {
-        memcpy(&x, p, sizeof x);
-        sum -= (lanes)(x == 0);
-    }
+    sum -= zeros_of(p) + zeros_of(p + 16) + zeros_of(p + 32) + zeros_of(p + 48);
+    sum -= zeros_of(p + 64) + zeros_of(p + 80) + zeros_of(p + 96) + zeros_of(p + 112);
     memcpy(half, &sum, sizeof half);
     /* Each byte is at most LANES_RUN; their sum comes out in the top byte. */
     return (half[0] + half[1]) * UINT64_C(0x0101010101010101) >> 56;
@@ -283,7 +300,7 @@ static int64_t number_at(const struct sequence *s, uint32_t typed, uint32_t i)
         return (int64_t)((uint64_t)s->base + plane_get(s->planes, s->width, typed, i));
     uint64_t v = (uint64_t)s->restart[i / RESTART_EVERY];
     for (uint32_t j = i / RESTART_EVERY * RESTART_EVERY + 1; j <= i; j++)
-        v += step_at(s, s->width, typed, j);
+        v += step_at(s, typed, j);
     return (int64_t)v;
 }
 
