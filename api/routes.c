@@ -6,6 +6,8 @@
 #include "api/handlers.h"
 #include "api/suggest.h"
 
+#include <pthread.h>
+
 #define GET    (1u << API_GET)
 #define HEAD   (1u << API_HEAD)
 #define POST   (1u << API_POST)
@@ -448,8 +450,7 @@ struct slice route_variable(const struct route *route, size_t i)
     return s.len > 2 && s.ptr[0] == '{' ? slice_of(s.ptr + 1, s.len - 2) : SLICE_NONE;
 }
 
-/* Behind a pattern's segment that s matches, else NULL. Each request comes by all rows, and nearly
- * all differ in the first byte of a segment. */
+/* Behind a pattern's segment that s matches, else NULL. */
 static const char *match_segment(const char *p, struct slice s)
 {
     size_t n = 0;
@@ -489,12 +490,36 @@ static unsigned methods_of(const struct route *route)
     return route->methods | (head ? HEAD : 0);
 }
 
+/* How many segments each pattern has and how it begins: enough to pass by nearly all rows without
+ * fetching their patterns. */
+static struct {
+    uint8_t segments;
+    char first;
+} outlines[ARRAY_LEN(table)];
+static pthread_once_t outlines_once = PTHREAD_ONCE_INIT;
+
+static void outline_all(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        const char *p = table[i].pattern + 1;
+        outlines[i].first = *p;
+        outlines[i].segments = *p != '\0';
+        for (; *p != '\0'; p++)
+            outlines[i].segments = (uint8_t)(outlines[i].segments + (*p == '/'));
+    }
+}
+
 const struct route *route_find(const struct route_path *path, enum api_method method,
                                unsigned *allowed_out)
 {
     const struct route *found = NULL;
     unsigned best = 0, allowed = 0;
+    char first = path->count == 0 ? '\0' : (char)path->segment[0].ptr[0];
+    pthread_once(&outlines_once, outline_all);
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        if (outlines[i].segments != path->count ||
+            (outlines[i].first != '{' && outlines[i].first != first))
+            continue;
         unsigned score = match_score(table[i].pattern, path) << 1;
         if (score == 0)
             continue;
