@@ -419,35 +419,65 @@ static void put_sequence(struct streams *out, const struct cell *cells, size_t n
 
 /* ---- columns */
 
+/* Some bytes from all over a value, multiplied so that each tells in the highest bits: that tells
+ * most values of a column apart for a fraction of what a hash of all their bytes costs. */
+ALWAYS_INLINE uint64_t sketch_of(const struct cell *cell)
+{
+    const uint8_t *p = cell->ptr;
+    size_t n = cell->len;
+    uint64_t first = 0, middle = 0, last = 0;
+    if (n >= 8) {
+        size_t end = n - 8;
+        first = get_u64(p) ^ get_u64(p + end / 4) * 7;
+        middle = get_u64(p + end / 2) ^ get_u64(p + end - end / 4) * 11;
+        last = get_u64(p + end);
+    } else if (n >= 4) {
+        first = get_u32(p);
+        last = get_u32(p + n - 4);
+    } else if (n != 0) {
+        first = p[0];
+        middle = p[n / 2];
+        last = p[n - 1];
+    }
+    return first * UINT64_C(0x9e3779b97f4a7c15) + middle * UINT64_C(0xc2b2ae3d27d4eb4f) +
+           last * UINT64_C(0x165667b19e3779f9) + n * UINT64_C(0xd6e8feb86659fd93);
+}
+
 /* Different values into scratch->uniques, places of all in scratch->places. 0: hardly any value
- * comes twice. */
+ * comes twice. A value is looked for by its sketch; only where that is another one's place, all its
+ * bytes are hashed. Steps grow, so that sketches side by side are in nobody's way for long. */
 static size_t find_uniques(const struct cell *cells, size_t n, struct column_scratch *scratch)
 {
-    size_t size = 64, count = 0;
+    unsigned bits = 6;
+    uint32_t count = 0;
     assert(scratch->hashed_from <= UINT32_MAX - n);
-    while (size < 2 * n)
-        size *= 2;
+    while ((size_t)1 << bits < 2 * n)
+        bits++;
     /* A number above those of the columns before: the table needs no clearing between them. */
-    uint32_t *hashed = scratch->hashed, from = scratch->hashed_from;
+    uint32_t *hashed = scratch->hashed, *places = scratch->places, from = scratch->hashed_from;
+    struct cell *uniques = scratch->uniques;
+    const size_t mask = ((size_t)1 << bits) - 1;
     for (size_t i = 0; cells_ahead(cells, i, n); i++) {
         if (i > 0 && cells_eq(&cells[i], &cells[i - 1])) {
-            scratch->places[i] = scratch->places[i - 1];
+            places[i] = places[i - 1];
             continue;
         }
-        size_t at = XXH3_64bits(cells[i].ptr, cells[i].len) & (size - 1);
-        for (; hashed[at] > from; at = (at + 1) & (size - 1))
-            if (cells_eq(&cells[i], &scratch->uniques[hashed[at] - from - 1]))
+        size_t at = (size_t)(sketch_of(&cells[i]) >> (64 - bits));
+        for (size_t step = 0; hashed[at] > from; step++) {
+            if (cells_eq(&cells[i], &uniques[hashed[at] - from - 1]))
                 break;
-        if (hashed[at] <= from) {
-            scratch->uniques[count++] = cells[i];
-            hashed[at] = from + (uint32_t)count;
+            at = (step == 0 ? XXH3_64bits(cells[i].ptr, cells[i].len) : at + step) & mask;
         }
-        scratch->places[i] = hashed[at] - from - 1;
-        scratch->hashed_from = from + (uint32_t)count;
+        if (hashed[at] <= from) {
+            uniques[count++] = cells[i];
+            hashed[at] = from + count;
+        }
+        places[i] = hashed[at] - from - 1;
+        scratch->hashed_from = from + count;
         if (i == NOVEL_LOOK - 1 && count == NOVEL_LOOK)
             return 0;
     }
-    return count * 3 <= n * 2 ? count : 0;
+    return (size_t)count * 3 <= n * 2 ? count : 0;
 }
 
 static uint64_t dictionary_cost(const struct cell *uniques, size_t count, size_t n)

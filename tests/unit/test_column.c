@@ -111,6 +111,11 @@ static void fill_words(size_t i)
     static const char *const words[] = {"GET", "POST", "PUT", "", "a/b"};
     set(i, words[i * i % 5]);
 }
+/* Different where only who reads them whole can tell. */
+static void fill_alike(size_t i)
+{
+    setf(i, "so they all begin and %03zu in the middle and so all of them end", i * i % 300);
+}
 static void fill_unique(size_t i)
 {
     setf(i, "value %zu of its kind%s", i * 7, i % 9 == 0 ? "" : "!");
@@ -210,6 +215,7 @@ static void fill_zeros(size_t i)
 static const struct kind kinds[] = {
     {"constant", fill_constant, 0, COLUMN_CONSTANT, -1, 20},
     {"words", fill_words, 0, COLUMN_DICTIONARY, TEXT, 1050},
+    {"alike", fill_alike, 0, COLUMN_DICTIONARY, TEXT, SIZE_MAX},
     {"unique", fill_unique, 0, COLUMN_SEQUENCE, TEXT, SIZE_MAX},
     {"integers", fill_integers, 0, COLUMN_SEQUENCE, VALUE_INTEGER, 2020},
     {"negative", fill_negative, 0, COLUMN_SEQUENCE, VALUE_INTEGER, 2020},
