@@ -508,10 +508,12 @@ bool shape_adopt(struct shape_table *table, const struct shape *shape, size_t sh
                  size_t slots_max, uint32_t *number_out)
 {
     struct shape_table *t = table;
-    if (!adopted_room(t, shape->number) || !table_room(t))
+    if (!adopted_room(t, shape->number))
         return false;
     uint32_t *known = &t->adopted[shape->number];
     if (*known == SHAPE_NONE || t->list[*known] != shape) {
+        if (!table_room(t))
+            return false;
         size_t at = hashed_at(t, shape->skeleton, shape->hash);
         if (t->hashed[at] != 0)
             *known = t->hashed[at] - 1;
