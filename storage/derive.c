@@ -129,7 +129,6 @@ static bool gives(const struct template *t, struct derive_column *columns, struc
     const struct cell *cell[PARTS_MAX];
     const uint8_t *literal = t->literals, *p = text.ptr;
     size_t len = t->literals_len, tail = t->literal_len[t->parts];
-    /* Most templates that do not fit have another end or another length. */
     if (text.len < tail || !bytes_eq(p + text.len - tail, literal + len - tail, tail))
         return false;
     for (uint32_t i = 0; i < t->parts; i++) {
@@ -159,7 +158,7 @@ static bool worth_trying(const struct derive_column *column)
     size_t len = 0, n = column->n;
     if (!column->text || column->referred || n < 4)
         return false;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && len < n * LENGTH_MIN; i++)
         len += column->cells[i].len;
     return len >= n * LENGTH_MIN && !cells_all_eq(column->cells, n);
 }
@@ -178,8 +177,24 @@ static void put_templates(struct streams *out, const struct template *list, size
     }
 }
 
+/* The last eight bytes of a text, or as many as there are: the last one highest. */
+static uint64_t ending_of(struct slice text)
+{
+    uint64_t ending = 0;
+    if (text.len >= sizeof ending)
+        return get_u64(text.ptr + text.len - sizeof ending);
+    for (size_t i = 0; i < text.len; i++)
+        ending = ending >> 8 | (uint64_t)text.ptr[i] << 56;
+    return ending;
+}
+
 struct search {
     struct template list[DERIVE_TEMPLATES_MAX];
+    /* By template: a text that it gives ends in these bytes, as far as the mask goes. Most
+     * templates that do not fit are told by that, without a look into them. */
+    struct {
+        uint64_t bytes, mask;
+    } ending[DERIVE_TEMPLATES_MAX];
     size_t count, failures, exceptions;
     struct sources sources; /* ends in an array */
 };
@@ -189,16 +204,23 @@ static unsigned number_for(struct search *s, struct derive_column *columns, size
                            size_t target, const struct cell *value)
 {
     struct slice text = cell_slice(value);
+    uint64_t ending = ending_of(text);
     for (size_t t = 0; t < s->count; t++)
-        if (gives(&s->list[t], columns, text, value->row))
+        if (((ending ^ s->ending[t].bytes) & s->ending[t].mask) == 0 &&
+            gives(&s->list[t], columns, text, value->row))
             return (unsigned)t;
     if (s->count == DERIVE_TEMPLATES_MAX || s->failures == FAILURES_MAX)
         return NUMBER_NONE;
     gather(&s->sources, columns, count, target, value->row);
-    if (learn(&s->sources, text, &s->list[s->count]))
-        return (unsigned)s->count++;
-    s->failures++;
-    return NUMBER_NONE;
+    struct template *t = &s->list[s->count];
+    if (!learn(&s->sources, text, t)) {
+        s->failures++;
+        return NUMBER_NONE;
+    }
+    size_t tail = t->literal_len[t->parts];
+    s->ending[s->count].bytes = ending;
+    s->ending[s->count].mask = tail >= 8 ? UINT64_MAX : ~(UINT64_MAX >> 8 * tail);
+    return (unsigned)s->count++;
 }
 
 static bool find_templates(struct search *s, struct derive_column *columns, size_t count,
