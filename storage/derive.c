@@ -126,29 +126,22 @@ static bool learn(const struct sources *s, struct slice text, struct template *o
 static bool gives(const struct template *t, struct derive_column *columns, struct slice text,
                   uint32_t row)
 {
-    const struct cell *cell[PARTS_MAX];
-    const uint8_t *literal = t->literals, *p = text.ptr;
-    size_t len = t->literals_len, tail = t->literal_len[t->parts];
-    if (text.len < tail || !bytes_eq(p + text.len - tail, literal + len - tail, tail))
-        return false;
+    const uint8_t *literal = t->literals, *p = text.ptr, *end = p + text.len;
     for (uint32_t i = 0; i < t->parts; i++) {
-        cell[i] = cell_of(&columns[t->column[i]], row);
-        if (cell[i] == NULL)
+        const struct cell *cell = cell_of(&columns[t->column[i]], row);
+        uint32_t before = t->literal_len[i];
+        if (cell == NULL || (size_t)(end - p) < (size_t)before + cell->len)
             return false;
-        len += cell[i]->len;
-    }
-    if (len != text.len)
-        return false;
-    for (uint32_t i = 0; i < t->parts; i++) {
         /* Most are single bytes. */
-        for (uint32_t k = t->literal_len[i]; k > 0; k--)
+        for (; before > 0; before--)
             if (*p++ != *literal++)
                 return false;
-        if (!bytes_eq(p, cell[i]->ptr, cell[i]->len))
+        if (!bytes_eq(p, cell->ptr, cell->len))
             return false;
-        p += cell[i]->len;
+        p += cell->len;
     }
-    return true;
+    size_t tail = t->literal_len[t->parts];
+    return (size_t)(end - p) == tail && bytes_eq(p, literal, tail);
 }
 
 /* ---- packing */
