@@ -40,7 +40,7 @@ def test_setting_of_an_index(daemon):
     assert c.head("/old").status == 200
     assert gone(c, "old")
     assert c.head("/kept").status == 200 and c.head("/plain").status == 200
-    assert "retention: index [old] deleted" in daemon.log()
+    assert wait_for(lambda: "retention: index [old] deleted" in daemon.log())  # the line follows the deed
     assert c.put("/plain/_settings", {"index.lifecycle.data_retention": "10ms"}).status == 200
     assert gone(c, "plain")
 
