@@ -136,7 +136,48 @@ static void test_refused(void **state)
     }
 }
 
-/* Every special byte at every place of the 16-byte steps. */
+/* Every byte at every place of a number that is looked over in steps of 8. */
+static void test_digits(void **state)
+{
+    (void)state;
+    for (size_t len = 2; len < 20; len++) {
+        for (size_t at = 1; at < len; at++) {
+            for (unsigned c = 0; c < 256; c++) {
+                uint8_t text[24];
+                bool last = at == len - 1;
+                bool digit = c >= '0' && c <= '9';
+                bool between = c == '.' || c == 'e' || c == 'E' || c == ',';
+                bool space = c == ' ' || c == '\t' || c == '\r' || c == '\n';
+                enum json_type type;
+                struct json_fault fault;
+                memset(text, '9', sizeof text);
+                text[0] = '[';
+                text[at + 1] = (uint8_t)c;
+                text[len + 1] = ']';
+                bool ok = check_both(slice_of(text, len + 2), &type, &fault);
+                assert_int_equal(ok, digit || (last ? space : between));
+            }
+        }
+    }
+}
+
+/* Every byte at every place of a text that is looked over in steps of 32 and 16. */
+static void test_plain(void **state)
+{
+    (void)state;
+    uint8_t text[70];
+    memset(text, 'a', sizeof text);
+    for (size_t at = 0; at < sizeof text; at++) {
+        for (unsigned c = 0; c < 256; c++) {
+            bool plain = c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+            text[at] = (uint8_t)c;
+            assert_int_equal(json_plain_len(slice_of(text, sizeof text)), plain ? sizeof text : at);
+        }
+        text[at] = 'a';
+    }
+}
+
+/* Every special byte at every place of the steps. */
 static void test_alignment(void **state)
 {
     (void)state;
@@ -347,6 +388,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accepted),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_digits),    cmocka_unit_test(test_plain),
         cmocka_unit_test(test_alignment), cmocka_unit_test(test_depth),
         cmocka_unit_test(test_walk),      cmocka_unit_test(test_strings),
         cmocka_unit_test(test_numbers),   cmocka_unit_test(test_same),
