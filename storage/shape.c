@@ -132,13 +132,23 @@ ALWAYS_INLINE const uint8_t *value_end(unsigned kind, const uint8_t *p, const ui
                                : json_array_end(p, end, ARRAY_DEPTH_MAX);
 }
 
-const struct shape *shape_find(const struct shape_table *table, struct slice doc,
-                               struct slice *values)
+/* Does a line end before p? A carriage return before its line feed is no part of it. */
+ALWAYS_INLINE bool at_line_end(const uint8_t *p, const uint8_t *end)
+{
+    return p < end && (*p == '\n' ? p[-1] != '\r' : *p == '\r' && end - p > 1 && p[1] == '\n');
+}
+
+/* The shape of the text up to `end`, or with `line` of its first line; *end_out is where that
+ * ends. A line feed ends strings and atoms as the end of the text does. */
+ALWAYS_INLINE const struct shape *find(const struct shape_table *table, const uint8_t *begin,
+                                       const uint8_t *end, const bool line, struct slice *values,
+                                       const uint8_t **end_out)
 {
     const struct node *way[SHAPE_SLOTS_MAX];
-    const uint8_t *at[SHAPE_SLOTS_MAX], *p = doc.ptr, *end = doc.ptr + doc.len;
+    const uint8_t *p = begin;
     const struct node *n = atomic_load_explicit(&table->root, memory_order_acquire);
     unsigned depth = 0, steps = 0;
+    bool cut = !line;
     for (;;) {
         for (; n != NULL; n = n->next, steps++)
             if ((size_t)(end - p) >= n->piece_len && bytes_eq(p, n->piece, n->piece_len))
@@ -146,13 +156,20 @@ const struct shape *shape_find(const struct shape_table *table, struct slice doc
         if (n == NULL) { /* one up, and on with its sibling */
             if (depth == 0)
                 return NULL;
-            p = at[--depth];
-            n = way[depth]->next;
+            n = way[--depth]->next;
+            p = depth == 0 ? begin : values[depth - 1].ptr + values[depth - 1].len;
             continue;
         }
-        const uint8_t *from = p + n->piece_len, *to = end;
-        if (n->kind == 0 && from == end)
+        const uint8_t *from = p + n->piece_len, *to = NULL;
+        if (n->kind == 0 && (line ? at_line_end(from, end) : from == end)) {
+            *end_out = from;
             return n->shape;
+        }
+        if (n->kind == SLOT_RAW && !cut) { /* white space in an array must not lead farther */
+            const uint8_t *newline = memchr(from, '\n', (size_t)(end - from));
+            end = newline == NULL ? end : newline + 1;
+            cut = true;
+        }
         if (n->kind == 0 || (to = value_end(n->kind, from, end)) == NULL) {
             n = n->next;
             continue;
@@ -160,11 +177,27 @@ const struct shape *shape_find(const struct shape_table *table, struct slice doc
         if (++steps > STEPS_MAX)
             return NULL;
         way[depth] = n;
-        at[depth] = p;
         values[depth++] = slice_of(from, (size_t)(to - from));
         p = to;
         n = atomic_load_explicit(&n->child, memory_order_acquire);
     }
+}
+
+const struct shape *shape_find(const struct shape_table *table, struct slice doc,
+                               struct slice *values)
+{
+    const uint8_t *end;
+    return find(table, doc.ptr, doc.ptr + doc.len, false, values, &end);
+}
+
+const struct shape *shape_find_line(const struct shape_table *table, struct slice text,
+                                    struct slice *values, struct slice *line_out)
+{
+    const uint8_t *end;
+    const struct shape *shape = find(table, text.ptr, text.ptr + text.len, true, values, &end);
+    if (shape != NULL)
+        *line_out = slice_of(text.ptr, (size_t)(end - text.ptr));
+    return shape;
 }
 
 /* The child of a node with that piece and kind, made if need be. */

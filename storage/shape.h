@@ -71,6 +71,11 @@ const struct shape *shape_at(const struct shape_table *table, size_t number);
  * valid JSON. May run while another thread learns. */
 const struct shape *shape_find(const struct shape_table *table, struct slice doc,
                                struct slice *values);
+/* The same for the line that text begins with, whose length is not known before: *line_out is it,
+ * without the "\n" or "\r\n" at its end. Only of a table that has learned no document with a line
+ * feed. */
+const struct shape *shape_find_line(const struct shape_table *table, struct slice text,
+                                    struct slice *values, struct slice *line_out);
 
 /* The number of a document's shape, and its values, at most SHAPE_SLOTS_MAX. At most shapes_max
  * shapes and slots_max slots in all are learned; a document that would need more is one raw value.

@@ -80,35 +80,57 @@ static void keep_fit(struct shape_reader *r, const struct shape *shape, const st
                      struct fit *out)
 {
     uint16_t *lens = arena_get(&r->lens, shape->slots + 1, sizeof *lens);
+    size_t all = 0;
     for (uint32_t i = 0; i < shape->slots && lens != NULL; i++) {
-        if (values[i].len > UINT16_MAX)
-            return;
+        all |= values[i].len;
         lens[i] = (uint16_t)values[i].len;
     }
-    if (lens != NULL)
+    if (lens != NULL && all <= UINT16_MAX)
         *out = (struct fit){shape, lens, r->table};
 }
 
-bool shape_reader_check(struct shape_reader *reader, struct slice doc, enum json_type *type_out,
-                        struct json_fault *fault, struct fit *fit_out)
+/* A line of no known shape, or one that is only checked. */
+static bool check_line(struct shape_reader *r, struct slice doc, enum json_type *type_out,
+                       struct json_fault *fault, struct fit *fit_out)
 {
-    struct shape_reader *r = reader;
     struct slice values[SHAPE_SLOTS_MAX];
-    *fit_out = (struct fit){NULL, NULL, NULL};
-    r->taken++;
-    const struct shape *shape = r->table == NULL ? NULL : shape_find(r->table, doc, values);
-    if (shape != NULL) {
-        *type_out = json_type_of(doc);
-        keep_fit(r, shape, values, fit_out);
-        return true;
-    }
     if (!json_check(doc, type_out, fault))
         return false;
     r->missed++;
     if (r->table == NULL || (r->missed > MISSES_MAX && r->missed > r->taken / MISSES_SHARE))
         return true;
-    shape = learn(r, doc, values);
+    const struct shape *shape = learn(r, doc, values);
     if (shape != NULL)
         keep_fit(r, shape, values, fit_out);
+    return true;
+}
+
+/* The first line of a text, without its end. */
+static struct slice first_line(struct slice text)
+{
+    const uint8_t *newline = memchr(text.ptr, '\n', text.len);
+    assert(newline != NULL);
+    size_t len = (size_t)(newline - text.ptr);
+    return slice_of(text.ptr, len != 0 && newline[-1] == '\r' ? len - 1 : len);
+}
+
+bool shape_reader_line(struct shape_reader *reader, struct slice *text, struct slice *doc_out,
+                       enum json_type *type_out, struct json_fault *fault, struct fit *fit_out)
+{
+    struct shape_reader *r = reader;
+    struct slice values[SHAPE_SLOTS_MAX];
+    *fit_out = (struct fit){NULL, NULL, NULL};
+    r->taken++;
+    const struct shape *shape =
+        r->table == NULL ? NULL : shape_find_line(r->table, *text, values, doc_out);
+    if (shape == NULL)
+        *doc_out = first_line(*text);
+    const uint8_t *end = doc_out->ptr + doc_out->len;
+    const uint8_t *next = *end == '\r' ? end + 2 : end + 1;
+    *text = slice_of(next, text->len - (size_t)(next - text->ptr));
+    if (shape == NULL)
+        return check_line(r, *doc_out, type_out, fault, fit_out);
+    *type_out = json_type_of(*doc_out);
+    keep_fit(r, shape, values, fit_out);
     return true;
 }

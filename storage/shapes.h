@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes met lately by requests of all indices, so that a document is checked and taken apart in
- * one pass: one that matches a known shape is valid JSON (H3 of shape.h), and what is found out
- * about it stays with its row until the block is packed.
+ * one pass, which also finds its end: one that matches a known shape is valid JSON (H3 of shape.h),
+ * and what is found out about it stays with its row until the block is packed. Documents are lines,
+ * as in _bulk.
  *
  *   G1  shapes come in generations: a full table is left for a new one, and goes with the last that
  *       holds it (a reader, rows that are not packed yet).
@@ -31,11 +32,12 @@ struct shape_reader {
 
 /* shapes NULL: documents are only checked. */
 void shape_reader_init(struct shape_reader *reader, struct shapes *shapes);
-/* json_check, and *fit_out says how the document was taken apart if it was. Fits are valid until
- * shape_reader_done. */
-MUST_CHECK bool shape_reader_check(struct shape_reader *reader, struct slice doc,
-                                   enum json_type *type_out, struct json_fault *fault,
-                                   struct fit *fit_out);
+/* json_check of the line that *text begins with, and *fit_out says how the document was taken apart
+ * if it was. *text holds a line feed and goes on behind it; *doc_out is the line without that or
+ * "\r\n". Fits are valid until shape_reader_done. */
+MUST_CHECK bool shape_reader_line(struct shape_reader *reader, struct slice *text,
+                                  struct slice *doc_out, enum json_type *type_out,
+                                  struct json_fault *fault, struct fit *fit_out);
 void shape_reader_done(struct shape_reader *reader);
 
 #endif

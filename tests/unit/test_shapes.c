@@ -30,17 +30,41 @@ static void assert_fits(const struct fit *fit, struct slice doc)
     assert_int_equal(at, doc.len);
 }
 
-static bool check(struct shape_reader *reader, struct slice doc, struct fit *fit)
+/* The document as a line with that end before another one: judged as json_check does without. A
+ * document that holds a line feed is two lines. */
+static bool check_ended(struct shape_reader *reader, struct slice doc, const char *line_end,
+                        struct fit *fit)
 {
+    static const char next[] = "]}\n";
     enum json_type type = JSON_END, other_type = JSON_END;
     struct json_fault fault = {0, NULL}, other = {0, NULL};
-    bool ok = shape_reader_check(reader, doc, &type, &fault, fit);
-    assert_int_equal(ok, json_check(doc, &other_type, &other));
+    struct buf text = {0};
+    struct slice line;
+    buf_put_slice(&text, doc);
+    buf_put_str(&text, line_end);
+    size_t first = (size_t)((uint8_t *)memchr(text.ptr, '\n', text.len) - text.ptr);
+    buf_put_str(&text, next);
+    struct slice rest = buf_slice(&text);
+    bool ok = shape_reader_line(reader, &rest, &line, &type, &fault, fit);
+    struct slice expected = slice_of(text.ptr, first - (first != 0 && text.ptr[first - 1] == '\r'));
+    assert_ptr_equal(rest.ptr, text.ptr + first + 1);
+    assert_int_equal(rest.len, text.len - first - 1);
+    assert_true(line.ptr == expected.ptr && line.len == expected.len);
+    assert_int_equal(ok, json_check(expected, &other_type, &other));
     assert_int_equal(type, other_type);
     assert_int_equal(fault.at, other.at);
     assert_ptr_equal(fault.what, other.what);
     if (fit->shape != NULL)
-        assert_fits(fit, doc);
+        assert_fits(fit, line);
+    buf_done(&text);
+    return ok;
+}
+
+static bool check(struct shape_reader *reader, struct slice doc, struct fit *fit)
+{
+    struct fit other;
+    bool ok = check_ended(reader, doc, "\n", fit);
+    assert_int_equal(check_ended(reader, doc, "\r\n", &other), ok);
     return ok;
 }
 
@@ -89,6 +113,13 @@ static void test_verdict(void **state)
         "\"a\" \"b\"",
         "1 2",
         "tru\xc3\xa4",
+        "1\r",
+        "[1,\n",
+        "[\"a\",\n\"b\"]",
+        "\"a\n",
+        "\"\\\n",
+        "\"\\u00\n",
+        "\"\xc3\n",
     };
     static const char *const slots[] = {"\"x\"", "1", "[\"y\"]", "[1,2]"};
     struct shapes *shapes = shapes_create();
@@ -108,6 +139,26 @@ static void test_verdict(void **state)
         assert_true(!ok || fit.shape != NULL);
     }
     buf_done(&doc);
+    shape_reader_done(&reader);
+    shapes_destroy(shapes);
+}
+
+/* Of several carriage returns before a line feed only the last is no part of the document. */
+static void test_returns(void **state)
+{
+    (void)state;
+    static const char *const docs[] = {"{\"a\":1}\r", "{\"a\":1}", "{\"a\":1}\r\r", "{\"a\":1}",
+                                       "{\"a\":1}\r\r\r"};
+    struct shapes *shapes = shapes_create();
+    struct shape_reader reader;
+    struct fit fit;
+    shape_reader_init(&reader, shapes);
+    for (int turn = 0; turn < 2; turn++)
+        for (size_t i = 0; i < ARRAY_LEN(docs); i++) {
+            assert_true(check(&reader, slice_str(docs[i]), &fit));
+            assert_non_null(fit.shape);
+        }
+    assert_int_equal(reader.missed, 4);
     shape_reader_done(&reader);
     shapes_destroy(shapes);
 }
@@ -236,9 +287,9 @@ static void test_strangers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verdict),     cmocka_unit_test(test_without),
-        cmocka_unit_test(test_generations), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_verdict), cmocka_unit_test(test_returns),
+        cmocka_unit_test(test_without), cmocka_unit_test(test_generations),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_strangers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
