@@ -822,6 +822,7 @@ void *compact_main(void *arg)
     bool complaining = false;
     uint64_t next_ms = 0;
     pthread_setname_np(pthread_self(), "compaction");
+    work_give_way();
     pthread_mutex_lock(&store->wake);
     for (;;) {
         wait_for_work(store, next_ms);

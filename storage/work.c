@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct queue {
     struct task *first;
@@ -67,9 +68,16 @@ static bool drained_locked(const struct work *work)
     return work->running == 0;
 }
 
+void work_give_way(void)
+{
+    int ignored = nice(5); /* Linux: of this thread alone, which may always be lower */
+    (void)ignored;
+}
+
 static void *worker(void *arg)
 {
     struct work *work = arg;
+    work_give_way();
     pthread_mutex_lock(&work->mutex);
     for (;;) {
         enum work_class class_;
