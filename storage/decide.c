@@ -451,23 +451,36 @@ static enum rc make_room(struct txn *txn, struct touch *touch, const struct row 
     return RC_OK;
 }
 
-/* The open block goes on in a copy. */
-static enum rc move_open(struct index *ix, struct rows *copy)
+/* The open block goes on in a copy, or there is none any more. */
+static void move_open(struct index *ix, struct rows *copy)
 {
     struct rows *old = ix->open;
-    if (copy == NULL)
-        return RC_NOMEM;
     pthread_mutex_lock(&ix->table);
     ix->open = copy;
     pthread_mutex_unlock(&ix->table);
     rows_release(old);
+}
+
+/* A step ends: its request may be over before the open block is packed. */
+static enum rc own_open(struct index *ix)
+{
+    struct rows *copy = NULL;
+    if (ix->open == NULL || !rows_borrow(ix->open))
+        return RC_OK;
+    if (rows_count(ix->open) != 0 && (copy = rows_own(ix->open, index_block_target(ix))) == NULL)
+        return RC_NOMEM;
+    move_open(ix, copy);
     return RC_OK;
 }
 
 static enum rc append(struct index *ix, const struct row *row)
 {
-    while (!rows_append(ix->open, row))
-        TRY(move_open(ix, rows_grow(ix->open, row->doc.len)));
+    while (!rows_append(ix->open, row)) {
+        struct rows *bigger = rows_grow(ix->open, row->doc.len);
+        if (bigger == NULL)
+            return RC_NOMEM;
+        move_open(ix, bigger);
+    }
     return RC_OK;
 }
 
@@ -589,8 +602,7 @@ static enum rc step(struct txn *txn, struct touch *touch, size_t from, size_t to
             break;
         }
     }
-    if (ix->open != NULL && rows_borrow(ix->open) &&
-        move_open(ix, rows_own(ix->open, index_block_target(ix))) != RC_OK)
+    if (own_open(ix) != RC_OK)
         rc = RC_NOMEM;
     ix->written_ms = mono_ms();
     if (touch->seen_seq != SEQ_NONE)

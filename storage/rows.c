@@ -160,8 +160,7 @@ struct rows *rows_own(const struct rows *rows, size_t bytes)
     size_t n = rows_count(rows), lens = 0, docs = rows->docs_len > bytes ? rows->docs_len : bytes;
     for (size_t i = 0; i < n; i++)
         lens += rows->entry[i].shape == NULL ? 0 : rows->entry[i].shape->slots;
-    if (n != 0) /* those to come will be like these */
-        lens = lens / n * (rows->count_max + 1);
+    lens = lens / n * (rows->count_max + 1); /* those to come will be like these */
     return append_all(rows_alloc(docs, rows->names_max, rows->count_max, lens), rows, n, true);
 }
 

@@ -4,10 +4,10 @@
  *   O1  rows are only appended, by the holder of index.write; their bytes never move.
  *   O2  readers see the rows below the published count, without a lock, while they hold a
  *       reference.
- *   O3  a batch has copies of its documents, one behind the other, so that packing may compress
- * them where they are; or it borrows them all, with their fits, from the request that brings them.
- *       One that borrows is packed before that request is answered, or gives way to a copy at the
- *       end of the step that began it; others get copies of it (rows_share).
+ *   O3  a batch has copies of its documents, one behind the other (so that packing may compress
+ *       them where they are), or borrows them all, with their fits, from the request that brings
+ *       them. One that borrows is packed before that request is answered, or gives way to a copy
+ *       at the end of the step that began it; others get copies of it (rows_share).
  *   O4  seqs are consecutive except where recovery found gaps.
  * When a batch outgrows its memory, rows_grow makes a larger one; readers of the old one keep it.
  */
@@ -31,8 +31,8 @@ bool rows_borrow(const struct rows *rows);
 /* A copy with room for at least bytes more and one row more; it borrows where the old one does.
  * References: 1. */
 struct rows *rows_grow(const struct rows *rows, size_t bytes);
-/* A copy that borrows nothing, with room for `bytes` of documents or what there is of them. For the
- * holder of index.write. References: 1. */
+/* A copy that borrows nothing, with room for `bytes` of documents or what there is of them; there
+ * is a row. For the holder of index.write. References: 1. */
 struct rows *rows_own(const struct rows *rows, size_t bytes);
 /* A reference that outlives a borrowing batch, which then must be one that index.table guards and
  * the caller hold that lock: a copy without fits. NULL when memory is out. */
