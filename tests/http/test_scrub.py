@@ -155,7 +155,8 @@ def test_a_new_index_is_due_after_the_interval_one_that_was_found_at_once(make_d
 
 def test_a_rate_of_nothing_turns_it_off(make_daemon):
     d = make_daemon("storage.scrub.rate=0")
-    assert "checkpoint" in threads(d) and "scrub" not in threads(d)
+    assert wait_until(lambda: "compaction" in threads(d) and "checkpoint" in threads(d))  # they name themselves
+    assert "scrub" not in threads(d)
 
 
 @pytest.mark.slow
