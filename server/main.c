@@ -464,7 +464,7 @@ static void tune_malloc(void)
     mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
     mallopt(M_TOP_PAD, PAD_BYTES);
     /* glibc would make one for each of our threads, and each keeps what is freed in it: a fifth
-     * more memory for nothing, as no more threads than processors run. */
+     * more memory once the block cache is full, and no faster. */
     mallopt(M_ARENA_MAX, processors < 1 ? 1 : (int)processors);
 }
 
