@@ -414,6 +414,12 @@ static int stop(void)
     return EX_OK;
 }
 
+static size_t processors(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : (size_t)n;
+}
+
 static int run(void)
 {
     const struct config *config = &self.config;
@@ -433,10 +439,7 @@ static int run(void)
         return fail(EX_CONFIG, &err);
     if (make_folder(config->path_data, &err) != RC_OK)
         return fail(EX_CANTCREAT, &err);
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t workers = config->storage_workers > 0 ? (size_t)config->storage_workers
-                     : processors > 0            ? (size_t)processors
-                                                 : 1;
+    size_t workers = config->storage_workers > 0 ? (size_t)config->storage_workers : processors();
     if (work_start(workers, &self.work, &err) != RC_OK)
         return fail(EX_OSERR, &err);
     rc = open_store(&err);
@@ -459,13 +462,12 @@ static int run(void)
 
 static void tune_malloc(void)
 {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
     mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
     mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
     mallopt(M_TOP_PAD, PAD_BYTES);
     /* glibc would make one for each of our threads, and each keeps what is freed in it: a fifth
      * more memory once the block cache is full, and no faster. */
-    mallopt(M_ARENA_MAX, processors < 1 ? 1 : (int)processors);
+    mallopt(M_ARENA_MAX, (int)processors());
 }
 
 int main(int argc, char **argv)

@@ -158,6 +158,7 @@ struct rows *rows_grow(const struct rows *rows, size_t bytes)
 struct rows *rows_own(const struct rows *rows, size_t bytes)
 {
     size_t n = rows_count(rows), lens = 0, docs = rows->docs_len > bytes ? rows->docs_len : bytes;
+    assert(n != 0);
     for (size_t i = 0; i < n; i++)
         lens += rows->entry[i].shape == NULL ? 0 : rows->entry[i].shape->slots;
     lens = lens / n * (rows->count_max + 1); /* those to come will be like these */
@@ -189,8 +190,8 @@ void rows_release(struct rows *rows)
 
 static void keep_fit(struct rows *rows, struct entry *entry, const struct fit *fit)
 {
-    size_t slots = rows->borrows ? 0 : fit->shape->slots;
-    if (slots > rows->lens_max - rows->lens_len)
+    size_t copied = rows->borrows ? 0 : fit->shape->slots;
+    if (copied > rows->lens_max - rows->lens_len)
         return;
     if (rows->shapes == NULL)
         rows->shapes = shape_table_retain(fit->table);
@@ -198,8 +199,8 @@ static void keep_fit(struct rows *rows, struct entry *entry, const struct fit *f
         return;
     entry->shape = fit->shape;
     entry->lens = rows->borrows ? fit->lens : rows->lens + rows->lens_len;
-    memcpy(rows->lens + rows->lens_len, fit->lens, slots * sizeof *fit->lens);
-    rows->lens_len += slots;
+    memcpy(rows->lens + rows->lens_len, fit->lens, copied * sizeof *fit->lens);
+    rows->lens_len += copied;
 }
 
 bool rows_append(struct rows *rows, const struct row *row)

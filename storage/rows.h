@@ -34,8 +34,8 @@ struct rows *rows_grow(const struct rows *rows, size_t bytes);
 /* A copy that borrows nothing, with room for `bytes` of documents or what there is of them; there
  * is a row. For the holder of index.write. References: 1. */
 struct rows *rows_own(const struct rows *rows, size_t bytes);
-/* A reference that outlives a borrowing batch, which then must be one that index.table guards and
- * the caller hold that lock: a copy without fits. NULL when memory is out. */
+/* What a reader may keep: the batch itself, or where it borrows a copy without fits. The caller
+ * holds index.table, under which the batch was found. NULL when memory is out. */
 struct rows *rows_share(struct rows *rows);
 void rows_release(struct rows *rows); /* accepts NULL */
 

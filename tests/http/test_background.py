@@ -5,7 +5,7 @@ import random
 import re
 
 import pytest
-from stow import action, bulk_body, ndjson, wait_until
+from stow import action, bulk_body, indices_bytes, ndjson, wait_until
 
 FAST = ("storage.wal.size=8mb", "storage.segment.size=2mb", "storage.checkpoint.interval=100ms")
 
@@ -19,20 +19,28 @@ def metric(client, name):
     return sum(float(v) for v in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.M))
 
 
-def disk(daemon):
-    """Allocated bytes under indices/."""
-    total = 0
-    for folder, _, names in os.walk(os.path.join(daemon.data, "indices")):
-        for name in names:
-            try:
-                total += os.stat(os.path.join(folder, name)).st_blocks * 512
-            except FileNotFoundError:
-                pass
-    return total
-
-
 def noise(rng, n):
     return rng.randbytes(n // 2).hex()
+
+
+def nice_of(daemon, name):
+    folder = f"/proc/{daemon.process.pid}/task"
+    found = []
+    for task in os.listdir(folder):
+        with open(f"{folder}/{task}/stat", encoding="ascii") as f:
+            comm, fields = f.read().split("(", 1)[1].rsplit(")", 1)
+        if comm == name:
+            found.append(int(fields.split()[16]))
+    return found
+
+
+def test_who_takes_requests_comes_first(make_daemon):
+    d = make_daemon()
+    assert wait_until(lambda: nice_of(d, "scrub") == [19])
+    base = nice_of(d, "MHD-worker")[0]
+    assert wait_until(lambda: nice_of(d, "compaction") == [min(19, base + 5)])
+    assert set(nice_of(d, "worker")) == {min(19, base + 5)}
+    assert nice_of(d, "committer") == [base]
 
 
 def test_short_blocks_are_joined(make_daemon):
@@ -62,7 +70,7 @@ def test_overwriting_stays_within_twice_the_live_data(make_daemon):
     c.load("fresh", docs.items())
     assert c.post("/_flush").status == 200
     live = stow_stats(c, "fresh")["compressed_bytes"]
-    assert wait_until(lambda: disk(d) <= 2 * live + live, 60), (disk(d), live)
+    assert wait_until(lambda: indices_bytes(d) <= 2 * live + live, 60), (indices_bytes(d), live)
     assert wait_until(lambda: stow_stats(c, "i")["disk_bytes"] <= 2 * live, 60), stow_stats(c, "i")
     assert c.sources("i", docs) == docs
     assert c.get("/i/_count").json["count"] == 2000
@@ -78,7 +86,7 @@ def test_deleting_everything_gives_the_disk_back(make_daemon):
     docs = {f"id{n}": b'{"p":"%s"}' % noise(rng, 1000).encode() for n in range(3000)}
     c.load("i", docs.items())
     assert c.post("/i/_flush").status == 200
-    full = disk(d)
+    full = indices_bytes(d)
     scroll = c.post("/i/_search?scroll=5m", {"size": 10}).json
     c.bulk(ndjson(*(action("delete", "i", id) for id in docs)))
     assert c.post("/i/_flush").status == 200
@@ -87,10 +95,10 @@ def test_deleting_everything_gives_the_disk_back(make_daemon):
         scroll = c.post("/_search/scroll", {"scroll": "5m", "scroll_id": scroll["_scroll_id"]}).json
         seen += len(scroll["hits"]["hits"])
     assert seen == 3000, "a scroll sees its moment"
-    assert disk(d) > full / 2
+    assert indices_bytes(d) > full / 2
     assert c.delete("/_search/scroll", body={"scroll_id": scroll["_scroll_id"]}).status == 200
-    assert wait_until(lambda: disk(d) < full / 5, 30), (disk(d), full)
-    assert wait_until(lambda: stow_stats(c, "i")["raw_bytes"] == 0 or disk(d) < full / 20, 90), disk(d)
+    assert wait_until(lambda: indices_bytes(d) < full / 5, 30), (indices_bytes(d), full)
+    assert wait_until(lambda: stow_stats(c, "i")["raw_bytes"] == 0 or indices_bytes(d) < full / 20, 90), indices_bytes(d)
     assert c.get("/i/_count").json["count"] == 0
 
 

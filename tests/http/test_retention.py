@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Retention: old indices go by themselves, reached by a setting, a data stream's lifecycle or a
 policy's delete phase. The daemon of these tests looks every 100 ms."""
-import contextlib
 import os
 import time
 
 import pytest
+from stow import indices_bytes, wait_until
 
 DOC = b'{"@timestamp":"2026-11-30T00:00:00Z"}'
 
@@ -15,27 +15,8 @@ def daemon(make_daemon):
     return make_daemon("lifecycle.poll_interval=100ms")
 
 
-def wait_for(condition, seconds=15):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def folder_size(path):
-    """Bytes of its files; they come and go meanwhile."""
-    total = 0
-    for folder, _, files in os.walk(path):
-        for name in files:
-            with contextlib.suppress(FileNotFoundError):
-                total += os.path.getsize(os.path.join(folder, name))
-    return total
-
-
 def gone(client, index):
-    return wait_for(lambda: client.head(f"/{index}").status == 404)
+    return wait_until(lambda: client.head(f"/{index}").status == 404, 15)
 
 
 def stays(client, index, seconds=1.0):
@@ -51,7 +32,7 @@ def test_setting_of_an_index(daemon):
     assert c.head("/old").status == 200
     assert gone(c, "old")
     assert c.head("/kept").status == 200 and c.head("/plain").status == 200
-    assert wait_for(lambda: "retention: index [old] deleted" in daemon.log())  # the line follows the deed
+    assert wait_until(lambda: "retention: index [old] deleted" in daemon.log(), 15)  # the line follows the deed
     assert c.put("/plain/_settings", {"index.lifecycle.data_retention": "10ms"}).status == 200
     assert gone(c, "plain")
 
@@ -65,11 +46,9 @@ def test_setting_of_a_template_gives_the_space_back(daemon):
         c.put_doc("logs-2026.11.30", str(n), b'{"b":"' + blob + b'"}')
     c.post("/_flush")
 
-    def size():
-        return folder_size(os.path.join(daemon.data, "indices"))
-    before = size()
+    before = indices_bytes(daemon)
     assert gone(c, "logs-2026.11.30")
-    assert wait_for(lambda: size() < before - 500_000), (before, size())
+    assert wait_until(lambda: indices_bytes(daemon) < before - 500_000, 15), (before, indices_bytes(daemon))
     # A new index of the name begins a new life.
     c.put_doc("logs-2026.11.30", "1", b"{}")
     assert stays(c, "logs-2026.11.30", 0.5)
@@ -80,8 +59,6 @@ def test_deleting_gives_the_space_back(daemon):
     c = daemon.client()
     c.put("/_index_template/t", {"index_patterns": "s-*", "data_stream": {}})
 
-    def size():
-        return folder_size(os.path.join(daemon.data, "indices"))
     for name in ("plain", "s-1"):
         for n in range(30):
             body = b'{"@timestamp":1,"b":"' + os.urandom(20000).hex().encode() + b'"}'
@@ -89,12 +66,12 @@ def test_deleting_gives_the_space_back(daemon):
     assert c.post("/s-1/_rollover").json["rolled_over"] is True
     c.post("/_flush")
     old = c.get("/_data_stream/s-1").json["data_streams"][0]["indices"][0]["index_name"]
-    full = size()
+    full = indices_bytes(daemon)
     assert full > 1_000_000
     assert c.delete("/plain").status == 200
-    assert wait_for(lambda: size() < full - 500_000, 5), (full, size())
+    assert wait_until(lambda: indices_bytes(daemon) < full - 500_000, 5), (full, indices_bytes(daemon))
     assert c.delete(f"/{old}").status == 200
-    assert wait_for(lambda: size() < full - 1_000_000, 5), (full, size())
+    assert wait_until(lambda: indices_bytes(daemon) < full - 1_000_000, 5), (full, indices_bytes(daemon))
 
 
 def test_lifecycle_of_a_data_stream(daemon):

@@ -395,6 +395,18 @@ def flip(path, at):
         f.write(bytes([byte ^ 0x40]))
 
 
+def indices_bytes(daemon):
+    """Allocated bytes under indices/, whose files come and go meanwhile."""
+    total = 0
+    for folder, _, names in os.walk(os.path.join(daemon.data, "indices")):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(folder, name)).st_blocks * 512
+            except FileNotFoundError:
+                pass
+    return total
+
+
 def in_threads(functions, timeout=60):
     """Run them at once; results in order; the first exception is raised."""
     results, errors = [None] * len(functions), []

@@ -77,6 +77,17 @@ static unsigned count_whole(struct bench *b, struct index *ix)
     return whole;
 }
 
+/* All documents are there, after a crash, too. Releases the index. */
+static void check_all(struct bench *b, struct index *ix, uint64_t all)
+{
+    assert_int_equal(count_whole(b, ix), all);
+    index_release(ix);
+    bench_crash(b);
+    ix = get_index(b, "i");
+    assert_int_equal(count_whole(b, ix), all);
+    index_release(ix);
+}
+
 /* Does a row that was pinned while its block borrowed it stay what it was after the request? False
  * when the request was over before it could be caught between two steps. */
 static bool caught_between_steps(struct bench *b, struct index *ix, unsigned from)
@@ -150,12 +161,7 @@ static void test_requests_at_the_same_time(void **state)
             assert_int_equal(request[i].rc, RC_OK);
         }
     }
-    assert_int_equal(count_whole(&b, ix), ALL);
-    index_release(ix);
-    bench_crash(&b);
-    ix = get_index(&b, "i");
-    assert_int_equal(count_whole(&b, ix), ALL);
-    index_release(ix);
+    check_all(&b, ix, ALL);
     bench_done(&b);
 }
 
@@ -174,12 +180,7 @@ static void test_the_rest_of_a_request(void **state)
         assert_int_equal(request.rc, RC_OK);
         assert_int_equal(count_whole(&b, ix), before + n);
     }
-    uint64_t all = docs(ix);
-    index_release(ix);
-    bench_crash(&b);
-    ix = get_index(&b, "i");
-    assert_int_equal(count_whole(&b, ix), all);
-    index_release(ix);
+    check_all(&b, ix, docs(ix));
     bench_done(&b);
 }
 
